@@ -1,0 +1,253 @@
+package pglease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/pglease/pglease-go/pglease/internal/redact"
+)
+
+// A Client acquires leases and keeps them renewed. It may be used by several goroutines at once. Make one per process
+// and database, and Close it.
+type Client struct {
+	backend  Backend
+	owner    string
+	options  leaseOptions // the defaults as they were said: a lease's own options are laid over them
+	defaults leaseConfig  // the same, complete
+	attempts int
+	base     time.Duration
+	log      *zap.Logger
+	observer Observer
+	attempt  atomic.Int64 // numbers the attempts to acquire
+	zombies  zombies
+
+	mu        sync.Mutex
+	closing   chan struct{} // closed when Close begins
+	closeDone chan struct{} // closed when it has ended
+	closed    bool
+	active    int           // calls under way, and work done in the background for them
+	idle      chan struct{} // closed when the client is closing and active has come to 0
+	leases    map[*Lease]struct{}
+	tasks     map[*task]struct{}
+	lines     map[string]*line
+	beating   bool          // the heartbeat goroutine runs
+	wakeAt    time.Time     // when it looks at the leases next
+	kick      chan struct{} // wakes it before
+	purged    time.Time     // when it deleted old rows last
+}
+
+// New returns a client for the lease table in d, which may be a *sql.DB, a *sql.Conn, or a type that embeds one. It does
+// no I/O, and the client never closes d. A given *sql.Conn belongs to the client until Close: open no transaction on it.
+// d may be nil if WithBackend is given.
+//
+// Defaults: WithTTL 30 s, WithHeartbeatInterval TTL/3, WithSafetyMargin TTL/10 and 1 s at the most, WithPollInterval 1 s,
+// WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend.
+//
+// The error, if any, names every option that is wrong; nothing is left behind.
+func New(d DB, opts ...Option) (*Client, error) {
+	o := clientOptions{attempts: defaultRetryAttempts, base: defaultRetryBase}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, errNilOption
+		}
+		opt.applyClient(&o)
+	}
+	errs := o.errs
+	defaults, err := o.lease.config()
+	errs = append(errs, err)
+	owner, err := newOwner(o.owner)
+	errs = append(errs, err)
+	if o.zap != nil && o.slog != nil {
+		errs = append(errs, errors.New("pglease: WithLogger and WithSlog: one of them is enough"))
+	}
+	if isNil(d) && o.backend == nil {
+		errs = append(errs, errors.New("pglease: New: the database is nil, and there is no WithBackend"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	r := redact.New(o.secrets...)
+	c := &Client{
+		backend:   o.backend,
+		owner:     owner,
+		attempts:  o.attempts,
+		base:      o.base,
+		log:       newLogger(o, r),
+		observer:  o.observer,
+		closing:   make(chan struct{}),
+		idle:      make(chan struct{}),
+		closeDone: make(chan struct{}),
+		leases:    make(map[*Lease]struct{}),
+		tasks:     make(map[*task]struct{}),
+		lines:     make(map[string]*line),
+		kick:      make(chan struct{}, 1),
+		purged:    time.Now(),
+	}
+	if c.backend == nil {
+		c.backend = newTableBackend(d, r)
+	}
+	about := aboutThisProcess()
+	maps.Copy(about, defaults.metadata)
+	o.lease.metadata, defaults.metadata = about, about
+	c.options, c.defaults = o.lease, defaults
+	return c, nil
+}
+
+// aboutThisProcess is what the row says of its holder without being asked.
+func aboutThisProcess() map[string]string {
+	m := map[string]string{"pid": strconv.Itoa(os.Getpid()), "program": filepath.Base(os.Args[0])}
+	if host, err := os.Hostname(); err == nil && unfit(host, maxName) == "" {
+		m["host"] = host
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		m["version"] = info.Main.Version
+	}
+	if unfit(m["program"], maxName) != "" {
+		delete(m, "program")
+	}
+	return m
+}
+
+// EnsureSchema creates the lease table where the connection's search_path puts new tables, or upgrades it, the five-column
+// table of the Python package included. It does nothing and needs no right to create if the table is current. Any number of
+// processes may call it at once, and workers may run meanwhile. It is given up after a minute, or when ctx ends. If it
+// fails, nothing has changed.
+//
+// A table of that name that cannot be upgraded is an *UnsupportedError; a missing right is a *BackendError.
+func (c *Client) EnsureSchema(ctx context.Context) error {
+	_, err := operate(ctx, c, "", func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.backend.EnsureSchema(ctx)
+	})
+	return err
+}
+
+// operate makes one call of the backend that concerns no lease of the client's own.
+func operate[T any](ctx context.Context, c *Client, name string, f func(context.Context) (T, error)) (T, error) {
+	if err := c.begin(); err != nil {
+		var zero T
+		return zero, err
+	}
+	defer c.end()
+	return call(ctx, c, Zombie{Name: name, Kind: ZombieCall}, f, nil)
+}
+
+// begin counts a call that is under way, or returns ErrClosed.
+func (c *Client) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.active++
+	return nil
+}
+
+func (c *Client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active--
+	if c.closed && c.active == 0 {
+		close(c.idle)
+	}
+}
+
+// inBackground does f on a goroutine that Close waits for, unless Close is through with waiting already. f's context ends
+// after callTimeout.
+func (c *Client) inBackground(f func(context.Context)) {
+	c.mu.Lock()
+	counted := !c.closed || c.active > 0
+	if counted {
+		c.active++
+	}
+	c.mu.Unlock()
+	go func() {
+		if counted {
+			defer c.end()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		f(ctx)
+	}()
+}
+
+// Get reads the row of name, held or not: released rows are kept and found, and Expired() is true of them. ErrNotFound if
+// there is none.
+func (c *Client) Get(ctx context.Context, name string) (Info, error) {
+	if err := checkName(name); err != nil {
+		return Info{}, err
+	}
+	return operate(ctx, c, name, func(ctx context.Context) (Info, error) { return c.backend.Get(ctx, name) })
+}
+
+// List reads the rows of held leases, in byte order of their names. Options: WithExpired, WithPrefix, WithLimit.
+func (c *Client) List(ctx context.Context, opts ...ListOption) ([]Info, error) {
+	var o listOptions
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, errNilOption
+		}
+		opt.applyList(&o)
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	return operate(ctx, c, o.prefix, func(ctx context.Context) ([]Info, error) {
+		return c.backend.List(ctx, o.prefix, o.limit, o.expired)
+	})
+}
+
+// ForceRelease ends whatever term name is in, for an operator who knows that its holder is gone or must stop. It gives the
+// row a new token and returns the term that it fenced. The holder learns of that at its next heartbeat, and may act until
+// then; its CheckTx fails at once. With IfToken it refuses every other term, with a *HeldError. ErrNotFound if there is no
+// row. If a transaction that passed CheckTx is open, it waits for 5 s at the most and changes nothing; the error names it.
+func (c *Client) ForceRelease(ctx context.Context, name string, opts ...ForceOption) (Info, error) {
+	if err := checkName(name); err != nil {
+		return Info{}, err
+	}
+	var o forceOptions
+	for _, opt := range opts {
+		if opt == nil {
+			return Info{}, errNilOption
+		}
+		opt.applyForce(&o)
+	}
+	info, err := operate(ctx, c, name, func(ctx context.Context) (Info, error) { return c.backend.ForceRelease(ctx, name, o.ifToken) })
+	if err == nil {
+		c.log.Warn("lease released by force", zap.String("name", name), zap.String("from", info.Owner), zap.Int64("token", info.Token))
+		wakeWaiters(name)
+	}
+	return info, err
+}
+
+// deleteBatch is how many rows one statement deletes at the most.
+const deleteBatch = 1000
+
+// DeleteExpired deletes rows that expired longer than olderThan ago, in batches, and returns how many. Tokens go on rising
+// for names that come back. After an error, or when ctx ends, what was deleted stays deleted. Clients that hold leases do
+// this by themselves once an hour for rows that expired a week ago.
+func (c *Client) DeleteExpired(ctx context.Context, olderThan time.Duration) (int64, error) {
+	if olderThan < 0 {
+		return 0, fmt.Errorf("pglease: DeleteExpired(%v): the duration cannot be negative", olderThan)
+	}
+	var total int64
+	for {
+		n, err := operate(ctx, c, "", func(ctx context.Context) (int64, error) {
+			return c.backend.DeleteExpired(ctx, olderThan, deleteBatch)
+		})
+		total += n
+		if err != nil || n < deleteBatch {
+			return total, err
+		}
+	}
+}

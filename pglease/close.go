@@ -1,0 +1,110 @@
+package pglease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// releasers is how many leases Close releases at a time.
+const releasers = 8
+
+// Close ends the client: new calls get ErrClosed, and so do those that wait for a lease. The contexts of running Do, Lead and
+// Go are cancelled with the cause ErrClosed; Close waits for their functions until ctx ends, and then releases every lease
+// that is still held. If ctx is done already, it takes a context of its own of 5 s.
+//
+// The error names what is left: functions that still run, and leases whose release failed, which expire with their TTL.
+// Close must not be called by a function that it waits for. Called again, it waits for the first call, or ctx's end, and
+// returns nil. It does not close the database.
+func (c *Client) Close(ctx context.Context) error {
+	if ctx.Err() != nil {
+		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		ctx = fresh
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		select {
+		case <-c.closeDone:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	c.closed = true
+	close(c.closing)
+	if c.active == 0 {
+		close(c.idle)
+	}
+	for t := range c.tasks {
+		t.cancel(ErrClosed)
+	}
+	c.mu.Unlock()
+	defer close(c.closeDone)
+
+	var errs []error
+	select {
+	case <-c.idle:
+	case <-ctx.Done():
+		if running := c.running(); len(running) > 0 {
+			errs = append(errs, fmt.Errorf("still running under their leases: %q", running))
+		}
+	}
+	errs = append(errs, c.releaseAll(ctx)...)
+	if err := c.backend.Close(ctx); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	if ctx.Err() != nil {
+		errs = append(errs, ctx.Err())
+	}
+	return fmt.Errorf("pglease: close: %w", errors.Join(errs...))
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// running names the tasks that have not ended.
+func (c *Client) running() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for t := range c.tasks {
+		names = append(names, t.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// releaseAll releases what is held, and returns the failures. A lease that turns out to be lost is no failure.
+func (c *Client) releaseAll(ctx context.Context) (errs []error) {
+	c.mu.Lock()
+	leases := make(chan *Lease, len(c.leases))
+	for l := range c.leases {
+		leases <- l
+	}
+	c.mu.Unlock()
+	close(leases)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range min(releasers, len(leases)) {
+		wg.Go(func() {
+			for l := range leases {
+				if err := l.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
+					mu.Lock()
+					errs = append(errs, fmt.Errorf("not released, held until its TTL ends: %q: %w", l.term.Name, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errs
+}

@@ -1,0 +1,58 @@
+package pglease
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"reflect"
+
+	"github.com/pglease/pglease-go/db"
+)
+
+// DB is what a Client needs of a database: a *sql.DB, a *sql.Conn, or a type that embeds one. If it also has the method
+// Conn of *sql.DB, that is used.
+type DB interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	PingContext(ctx context.Context) error
+}
+
+// pool is what a *sql.DB has beside DB.
+type pool interface {
+	Conn(ctx context.Context) (*sql.Conn, error)
+	Stats() sql.DBStats
+}
+
+// session is what a *sql.Conn has beside DB.
+type session interface {
+	Raw(f func(driverConn any) error) error
+}
+
+// statements makes a DB what the generated code wants. Nothing is ever prepared: that is the driver's business.
+type statements struct{ DB }
+
+var _ db.DBTX = statements{}
+
+func (statements) PrepareContext(context.Context, string) (*sql.Stmt, error) {
+	return nil, errors.ErrUnsupported
+}
+
+var queries = db.New()
+
+// isNil reports whether v is nil or an interface that holds a nil pointer.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
+}
+
+// destroy closes the server session of conn instead of giving it back to the pool. Returning driver.ErrBadConn from Raw
+// is the only way that database/sql has for that.
+func destroy(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Close()
+}

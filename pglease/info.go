@@ -1,0 +1,73 @@
+package pglease
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// A Mode tells how a term is held.
+type Mode string
+
+// The modes of a term.
+const (
+	ModeTable  Mode = "table"  // by the row alone
+	ModeHybrid Mode = "hybrid" // by a session's advisory lock and the row
+)
+
+// Info is a row of the lease table at the moment it was read. All times are the server's, in UTC.
+type Info struct {
+	Name        string
+	Owner       string
+	Token       int64 // 0: the row is a Python worker's, and no Go client had it before
+	AcquiredAt  time.Time
+	ExpiresAt   time.Time
+	HeartbeatAt time.Time         // the last renewal; of a released row, the end of its minimum hold
+	ObservedAt  time.Time         // when the server read the row
+	Mode        Mode              // of a released row, ModeTable
+	Metadata    map[string]string // who holds it: pid, host, program, version and what WithMetadata added; may be nil
+}
+
+// Expired reports whether nobody held the lease at ObservedAt. Released is expired too.
+func (i Info) Expired() bool { return !i.ExpiresAt.After(i.ObservedAt) }
+
+// Remaining returns for how long the lease was still held at ObservedAt if nobody renewed it. It is 0 if it was expired.
+func (i Info) Remaining() time.Duration { return max(0, i.ExpiresAt.Sub(i.ObservedAt)) }
+
+// Zombie reports whether the lease was held at ObservedAt, but its heartbeat had been silent for longer than silence.
+func (i Info) Zombie(silence time.Duration) bool {
+	return !i.Expired() && i.ObservedAt.Sub(i.HeartbeatAt) > silence
+}
+
+// attemptKey is where the row's metadata keep the number of the attempt that was granted (see WithdrawLease in
+// queries/lease.sql). It is ours and not shown.
+const attemptKey = "attempt"
+
+// decodeMetadata reads the metadata column, which others may write too: what is not a string is shown as its JSON.
+func decodeMetadata(column string) map[string]string {
+	var raw map[string]json.RawMessage
+	if column == "" || json.Unmarshal([]byte(column), &raw) != nil || len(raw) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(raw))
+	for k, v := range raw {
+		var s string
+		if json.Unmarshal(v, &s) != nil {
+			s = string(v)
+		}
+		m[k] = s
+	}
+	delete(m, attemptKey)
+	return m
+}
+
+// encodeMetadata writes the metadata column for one attempt. Strings as JSON cannot fail.
+func encodeMetadata(m map[string]string, attempt int64) string {
+	full := make(map[string]string, len(m)+1)
+	for k, v := range m {
+		full[k] = v
+	}
+	full[attemptKey] = strconv.FormatInt(attempt, 10)
+	column, _ := json.Marshal(full)
+	return string(column)
+}

@@ -1,0 +1,282 @@
+package pglease
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/pglease/pglease-go/db"
+	"github.com/pglease/pglease-go/pglease/internal/backoff"
+	"github.com/pglease/pglease-go/pglease/internal/redact"
+)
+
+// tableBackend keeps leases in the table pglease_leases alone. Each step is one statement in autocommit, so it works
+// through any pooler.
+type tableBackend struct {
+	db     DB
+	keeper *keeper       // nil if db has no pool to lend from
+	given  chan struct{} // holds a token while nobody uses the caller's *sql.Conn; nil if db is something else
+	redact *redact.Redactor
+}
+
+func newTableBackend(d DB, r *redact.Redactor) *tableBackend {
+	t := &tableBackend{db: d, redact: r}
+	if p, ok := d.(pool); ok {
+		t.keeper = &keeper{pool: p, terms: make(map[Term]struct{})}
+	} else if _, ok := d.(session); ok {
+		t.given = make(chan struct{}, 1)
+		t.given <- struct{}{}
+	}
+	return t
+}
+
+func (t *tableBackend) direct() statements { return statements{t.db} }
+
+// run sends the statements of f: on a lent connection, if preferKept on the kept one; or alone on the given one. Waiting
+// for a connection is bounded by ctx alone, the statements by callTimeout too.
+func (t *tableBackend) run(ctx context.Context, preferKept bool, f func(context.Context, statements) error) error {
+	return t.runFor(ctx, callTimeout, preferKept, f)
+}
+
+func (t *tableBackend) runFor(ctx context.Context, limit time.Duration, preferKept bool, f func(context.Context, statements) error) error {
+	timed := func(s statements) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return f(ctx, s)
+	}
+	switch {
+	case t.keeper != nil:
+		return t.keeper.run(ctx, preferKept, timed)
+	case t.given != nil:
+		select {
+		case <-t.given:
+		case <-ctx.Done():
+			return &unsentError{ctx.Err()}
+		}
+		defer func() { t.given <- struct{}{} }()
+	}
+	return timed(t.direct())
+}
+
+// tries is how often a statement is sent that fails with 40001 or 40P01, which the default isolation of a database can
+// cause at any time (D3), or that must be asked again for another harmless reason.
+const tries = 10
+
+var errAskAgain = errors.New("the row was created or deleted in the meantime")
+
+// again reports whether the nth try that failed with err should be followed by another, after a jittered pause.
+func again(ctx context.Context, n int, err error) bool {
+	switch stateOf(err) {
+	case stateSerialization, stateDeadlock:
+	case statePlanChanged: // pgx has forgotten the plan by now (D4)
+		return n == 1
+	default:
+		if !errors.Is(err, errAskAgain) {
+			return false
+		}
+	}
+	if n >= tries {
+		return false
+	}
+	pause := time.NewTimer(backoff.Exponential(n, 2*time.Millisecond, 100*time.Millisecond))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
+	args := db.AcquireLeaseParams{
+		TTLSeconds: r.TTL.Seconds(),
+		Name:       r.Name,
+		Owner:      r.Owner,
+		Metadata:   encodeMetadata(r.Metadata, r.Attempt),
+	}
+	var start time.Time
+	var row db.AcquireLeaseRow
+	for n := 1; ; n++ {
+		err := t.run(ctx, false, func(ctx context.Context, s statements) (err error) {
+			start = time.Now()
+			row, err = queries.AcquireLease(ctx, s, args)
+			if err != nil || !row.Granted {
+				return err
+			}
+			term := Term{r.Name, r.Owner, row.Token}
+			if err := t.committed(ctx, s, row.XID, term); err != nil {
+				return err
+			}
+			if t.keeper != nil {
+				t.keeper.began(term)
+			}
+			return nil
+		})
+		if errors.Is(err, sql.ErrNoRows) {
+			err = errAskAgain
+		}
+		if err == nil {
+			break
+		}
+		if !again(ctx, n, err) {
+			return Grant{}, t.fault(ctx, "acquire", err)
+		}
+	}
+	if !row.Granted {
+		return Grant{}, &HeldError{Info: infoOf(db.GetLeaseRow{
+			TaskName: r.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
+			Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt,
+		})}
+	}
+	return Grant{
+		Term:       Term{r.Name, r.Owner, row.Token},
+		AcquiredAt: row.AcquiredAt.UTC(),
+		ExpiresAt:  row.ExpiresAt.UTC(),
+		Start:      start,
+	}, nil
+}
+
+// committed returns nil if the write with that transaction id is known to be committed. On a connection of the caller's
+// that is worth a second look: a transaction may be open there, whose rollback would take the write back (P11). A grant
+// inside one is given back at once, in case it is committed.
+func (t *tableBackend) committed(ctx context.Context, s statements, xid string, granted Term) error {
+	if t.given == nil || xid == "" {
+		return nil
+	}
+	status, err := queries.TransactionStatus(ctx, s, xid)
+	if err != nil || status == "committed" {
+		return err
+	}
+	if granted.Token != 0 {
+		_, _ = queries.ReleaseLease(ctx, s, db.ReleaseLeaseParams{Name: granted.Name, Owner: granted.Owner, Token: granted.Token})
+	}
+	return openTransaction
+}
+
+func (t *tableBackend) Withdraw(ctx context.Context, r Request) (bool, error) {
+	var n int64
+	err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
+		n, err = queries.WithdrawLease(ctx, s, db.WithdrawLeaseParams{
+			Name: r.Name, Owner: r.Owner, Attempt: strconv.FormatInt(r.Attempt, 10),
+		})
+		return err
+	})
+	return n > 0, t.fault(ctx, "withdraw", err)
+}
+
+// renewTerm is how RenewLeases takes a term.
+type renewTerm struct {
+	Name       string  `json:"name"`
+	Token      int64   `json:"token"`
+	TTLSeconds float64 `json:"ttl_seconds"`
+}
+
+func (t *tableBackend) Renew(ctx context.Context, rs []Renewal) ([]RenewalResult, error) {
+	if len(rs) == 0 {
+		return nil, nil
+	}
+	terms := make([]renewTerm, len(rs))
+	at := make(map[Term]int, len(rs))
+	for i, r := range rs {
+		terms[i] = renewTerm{r.Term.Name, r.Term.Token, r.TTL.Seconds()}
+		at[r.Term] = i
+	}
+	list, err := json.Marshal(terms)
+	if err != nil {
+		return nil, newBackendError("renew", err, t.redact)
+	}
+	owner := rs[0].Term.Owner
+	var rows []db.RenewLeasesRow
+	for n := 1; ; n++ {
+		err = t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
+			rows, err = queries.RenewLeases(ctx, s, db.RenewLeasesParams{Owner: owner, Terms: string(list)})
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				if row.Renewed {
+					return t.committed(ctx, s, row.XID, Term{})
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			break
+		}
+		if !again(ctx, n, err) {
+			return nil, t.fault(ctx, "renew", err)
+		}
+	}
+	results := make([]RenewalResult, len(rs))
+	for i := range results {
+		results[i].State = RenewalGone
+	}
+	for _, row := range rows {
+		i, ok := at[Term{row.Name, owner, row.Token}]
+		switch {
+		case !ok:
+		case row.Renewed:
+			results[i] = RenewalResult{State: RenewalDone, ExpiresAt: row.ExpiresAt.UTC()}
+		case row.Current:
+			results[i].State = RenewalLocked
+		}
+	}
+	return results, nil
+}
+
+func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Duration) error {
+	if t.keeper != nil {
+		defer t.keeper.ended(term)
+	}
+	args := db.ReleaseLeaseParams{MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token}
+	for n := 1; ; n++ {
+		var rows int64
+		err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
+			if rows, err = queries.ReleaseLease(ctx, s, args); err != nil || t.given == nil || rows == 0 {
+				return err
+			}
+			if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
+				return errors.Join(err, openTransaction)
+			}
+			return nil
+		})
+		switch {
+		case err == nil && rows == 0:
+			return ErrLost
+		case err == nil:
+			return nil
+		case !again(ctx, n, err):
+			return t.fault(ctx, "release", err)
+		}
+	}
+}
+
+func (t *tableBackend) Forget(term Term) {
+	if t.keeper != nil {
+		t.keeper.ended(term)
+	}
+}
+
+func (t *tableBackend) Check(ctx context.Context, tx *sql.Tx, term Term) error {
+	query, args := t.CheckQuery(term)
+	var current bool
+	if err := tx.QueryRowContext(ctx, query, args...).Scan(&current); err != nil {
+		return t.fault(ctx, "check", err)
+	}
+	if !current {
+		return ErrLost
+	}
+	return nil
+}
+
+func (t *tableBackend) CheckQuery(term Term) (string, []any) {
+	return db.CheckTerm, []any{term.Owner, term.Token, term.Name}
+}
+
+func (t *tableBackend) Close(context.Context) error { return nil }
+
+var _ Backend = (*tableBackend)(nil)

@@ -1,0 +1,203 @@
+package pglease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pglease/pglease-go/pglease/internal/backoff"
+)
+
+// Acquire waits until the lease of name is free, and acquires it.
+//
+// Of all who wait in this client for one name, one asks the database, the others queue behind it in order. It asks again when
+// the lease can have expired, after the poll interval, or at once when the lease is released in this process. Other processes
+// are not queued: when a lease becomes free, whoever asks first has it.
+//
+// When ctx ends, the error is ctx.Err(), and also ErrHeld (a *HeldError) if the last answer of the database was that the
+// lease is held, or the *BackendError if it could not be reached. A failure that may pass is tried again with back-off; it
+// ends the wait only if it is met so often as WithRetry says before the database has answered once. What cannot pass ends
+// it at once: ErrNoSchema, *UnsupportedError, ErrClosed, ErrInvalidName. After an error nothing stays held, as with TryAcquire.
+func (c *Client) Acquire(ctx context.Context, name string, opts ...AcquireOption) (*Lease, error) {
+	config, err := c.admit(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	begun := time.Now()
+	l, err := c.wait(ctx, name, config)
+	e := Event{Kind: EventWait, Name: name, Start: begun, Err: err}
+	if l != nil {
+		e.Token = l.term.Token
+	}
+	c.observe(ctx, e)
+	return l, err
+}
+
+// A line is the queue of those who wait in one client for one name. The first in it asks the database.
+type line struct {
+	queue []*waiter
+	next  time.Time     // when the database is to be asked next, whoever is first by then
+	wake  chan struct{} // holds a token if the lease has been released in this process
+	last  error         // what the database answered last
+}
+
+// A waiter is one call in a line.
+type waiter struct{ first chan struct{} } // closed when it has come to the front
+
+func (c *Client) wait(ctx context.Context, name string, config leaseConfig) (*Lease, error) {
+	w, ln := c.join(name)
+	defer c.leave(name, ln, w)
+	select {
+	case <-w.first:
+	case <-ctx.Done():
+		return nil, c.giveUp(ctx, ln)
+	case <-c.closing:
+		return nil, ErrClosed
+	}
+	answered := false
+	for failures := 0; ; {
+		if err := c.sleepInLine(ctx, ln); err != nil {
+			return nil, err
+		}
+		l, err := c.tryOnce(ctx, name, config)
+		delay := backoff.Stretch(config.poll)
+		var held *HeldError
+		switch {
+		case err == nil:
+			// For the next in line: it is this client that holds it now.
+			c.plan(ln, delay, &HeldError{Info{
+				Name: name, Owner: l.term.Owner, Token: l.term.Token, Mode: ModeTable, Metadata: config.metadata,
+				AcquiredAt: l.acquiredAt, HeartbeatAt: l.acquiredAt, ObservedAt: l.acquiredAt, ExpiresAt: l.ExpiresAt(),
+			}})
+			return l, nil
+		case ctx.Err() != nil:
+			return nil, c.giveUp(ctx, ln)
+		case errors.As(err, &held):
+			answered, failures = true, 0
+			// An expired row that is held all the same is locked: nobody knows for how long.
+			if left := held.Remaining(); left > 0 {
+				delay = min(delay, left+backoff.Stretch(time.Millisecond)+backoff.Stretch(min(config.poll/20, 50*time.Millisecond)))
+			}
+		case !retryable(err):
+			return nil, err
+		default:
+			failures++
+			if !answered && failures >= c.attempts {
+				return nil, err
+			}
+			delay = backoff.Exponential(failures, c.base, max(config.poll, campaignLimit))
+		}
+		c.plan(ln, delay, err)
+	}
+}
+
+// giveUp is the error of a waiter whose context has ended.
+func (c *Client) giveUp(ctx context.Context, ln *line) error {
+	c.mu.Lock()
+	last := ln.last
+	c.mu.Unlock()
+	if last == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), last)
+}
+
+// plan sets when the database is to be asked next.
+func (c *Client) plan(ln *line, delay time.Duration, answer error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln.next, ln.last = time.Now().Add(delay), answer
+}
+
+// sleepInLine waits until the database is to be asked.
+func (c *Client) sleepInLine(ctx context.Context, ln *line) error {
+	c.mu.Lock()
+	sleep := time.Until(ln.next)
+	c.mu.Unlock()
+	timer := time.NewTimer(sleep)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return c.giveUp(ctx, ln)
+	case <-c.closing:
+		return ErrClosed
+	case <-timer.C:
+	case <-ln.wake:
+	}
+	return nil
+}
+
+// join puts a new waiter at the end of the line for name.
+func (c *Client) join(name string) (*waiter, *line) {
+	w := &waiter{first: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines[name]
+	if ln == nil {
+		ln = &line{wake: make(chan struct{}, 1)}
+		c.lines[name] = ln
+		listen(name, ln)
+	}
+	ln.queue = append(ln.queue, w)
+	if len(ln.queue) == 1 {
+		close(w.first)
+	}
+	return w, ln
+}
+
+func (c *Client) leave(name string, ln *line, w *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(ln.queue, w)
+	ln.queue = slices.Delete(ln.queue, i, i+1)
+	switch {
+	case len(ln.queue) == 0:
+		delete(c.lines, name)
+		unlisten(name, ln)
+	case i == 0:
+		close(ln.queue[0].first)
+	}
+}
+
+// lines of all clients of this process, by name: a release in one client wakes the waiters of another. A name may be
+// another lease in another database; then a waiter asks once in vain.
+var listeners = struct {
+	sync.Mutex
+	lines map[string][]*line
+}{lines: make(map[string][]*line)}
+
+func listen(name string, ln *line) {
+	listeners.Lock()
+	defer listeners.Unlock()
+	listeners.lines[name] = append(listeners.lines[name], ln)
+}
+
+func unlisten(name string, ln *line) {
+	listeners.Lock()
+	defer listeners.Unlock()
+	lines := slices.DeleteFunc(listeners.lines[name], func(other *line) bool { return other == ln })
+	if len(lines) == 0 {
+		delete(listeners.lines, name)
+		return
+	}
+	listeners.lines[name] = lines
+}
+
+// wakeWaiters has whoever waits for name in this process ask the database now.
+func wakeWaiters(name string) {
+	listeners.Lock()
+	defer listeners.Unlock()
+	for _, ln := range listeners.lines[name] {
+		select {
+		case ln.wake <- struct{}{}:
+		default:
+		}
+	}
+}

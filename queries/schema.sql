@@ -1,0 +1,24 @@
+-- name: DescribeTable :many
+-- Describes the lease table that the search_path leads to, a row for each column; no row: it leads to none.
+-- A pure read. Sent by EnsureSchema before it changes anything, and after.
+SELECT
+    n.nspname::text AS schema_name,
+    c.relkind::text AS relation_kind,
+    c.relpersistence::text AS persistence,
+    a.attname::text AS column_name,
+    pg_catalog.format_type(a.atttypid, NULL)::text AS column_type,
+    a.attnotnull::boolean AS not_null,
+    (EXISTS (
+        SELECT 1
+        FROM pg_catalog.pg_index AS i
+        WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indkey::text = a.attnum::text
+    ))::boolean AS is_unique
+FROM pg_catalog.pg_class AS c
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.oid = pg_catalog.to_regclass('pglease_leases')
+ORDER BY a.attnum;
+
+-- name: SearchPath :one
+-- Tells where an unqualified table is looked for. A pure read. Sent for the text of ErrNoSchema.
+SELECT pg_catalog.current_setting('search_path')::text AS search_path;
