@@ -19,7 +19,7 @@ SELECT
     GREATEST(LEAST(l.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
     l.heartbeat_at,
     l.token,
-    COALESCE(l.session, '')::text AS session,
+    COALESCE(l.session::text, '')::text AS session,
     COALESCE(l.metadata::text, '')::text AS metadata,
     pg_catalog.clock_timestamp()::timestamptz AS observed_at
 FROM pglease_leases AS l
@@ -67,7 +67,7 @@ SELECT
     GREATEST(LEAST(l.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
     l.heartbeat_at,
     l.token,
-    COALESCE(l.session, '')::text AS session,
+    COALESCE(l.session::text, '')::text AS session,
     COALESCE(l.metadata::text, '')::text AS metadata,
     pg_catalog.clock_timestamp()::timestamptz AS observed_at
 FROM pglease_leases AS l

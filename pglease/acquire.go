@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/pglease/pglease-go/pglease/internal/backoff"
+	"github.com/pglease/pglease-go/pglease/internal/trust"
 )
 
 // TryAcquire makes one attempt to acquire the lease of name, and does not wait for its holder.
@@ -29,7 +30,8 @@ func (c *Client) TryAcquire(ctx context.Context, name string, opts ...AcquireOpt
 		return nil, err
 	}
 	defer c.end()
-	return c.tryOnce(ctx, name, config)
+	l, _, err := c.tryOnce(ctx, name, config, false)
+	return l, err
 }
 
 // admit checks what an acquire was given. It does no I/O.
@@ -40,8 +42,9 @@ func (c *Client) admit(name string, opts []AcquireOption) (leaseConfig, error) {
 	return c.leaseConfig(opts)
 }
 
-// tryOnce makes one attempt, and a lease of a grant.
-func (c *Client) tryOnce(ctx context.Context, name string, config leaseConfig) (l *Lease, err error) {
+// tryOnce makes one attempt, and a lease of a grant. If wait is set, a backend that can wait does so for a moment; waited
+// tells that it has.
+func (c *Client) tryOnce(ctx context.Context, name string, config leaseConfig, wait bool) (l *Lease, waited bool, err error) {
 	begun := time.Now()
 	defer func() {
 		e := Event{Kind: EventAcquire, Name: name, Start: begun, Err: err}
@@ -51,32 +54,44 @@ func (c *Client) tryOnce(ctx context.Context, name string, config leaseConfig) (
 		c.observe(ctx, e)
 	}()
 	if err := ctx.Err(); err != nil {
-		return nil, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
+		return nil, false, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
 	}
 	request := Request{Name: name, Owner: c.owner, Attempt: c.attempt.Add(1), TTL: config.ttl, Metadata: config.metadata}
-	grant, err := call(ctx, c, Zombie{Name: name, Kind: ZombieCall},
-		func(ctx context.Context) (Grant, error) { return c.backend.Acquire(ctx, request) },
-		func(g Grant, err error) { c.undo(request, g, err) })
+	type answer struct {
+		Grant
+		waited bool
+	}
+	a, err := call(ctx, c, Zombie{Name: name, Kind: ZombieCall},
+		func(ctx context.Context) (a answer, err error) {
+			if p, ok := c.backend.(patient); ok && wait {
+				a.Grant, a.waited, err = p.acquireWaiting(ctx, request)
+			} else {
+				a.Grant, err = c.backend.Acquire(ctx, request)
+			}
+			return a, err
+		},
+		func(a answer, err error) { c.undo(request, a.Grant, err) })
 	if err != nil {
 		if doubtful(err) {
 			c.undo(request, Grant{}, err)
 		}
-		return nil, err
+		return nil, a.waited, err
 	}
-	l = c.newLease(ctx, grant, config)
+	if !trust.Deadline(trust.At(a.Start), config.ttl, config.margin).After(trust.Now()) { // C7
+		c.undo(request, a.Grant, nil)
+		return nil, false, &BackendError{Op: "acquire", text: fmt.Sprintf("the grant of %q came too late to be trusted", name), unsent: true}
+	}
+	l = c.newLease(ctx, a.Grant, config)
 	if !c.adopt(l) {
 		c.discard(l)
-		return nil, ErrClosed
-	}
-	if err := l.Err(); err != nil { // the answer took longer than the trust lasts (C7)
-		return nil, &BackendError{Op: "acquire", text: fmt.Sprintf("the grant of %q came too late to be trusted", name), unsent: true}
+		return nil, false, ErrClosed
 	}
 	if err := ctx.Err(); err != nil { // nobody waits for it any more
 		c.discard(l)
-		return nil, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
+		return nil, false, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
 	}
 	c.log.Debug("lease acquired", zap.String("name", name), zap.Int64("token", l.term.Token), zap.Duration("ttl", config.ttl))
-	return l, nil
+	return l, false, nil
 }
 
 // discard releases a lease that nobody will see, in the background.

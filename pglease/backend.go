@@ -29,6 +29,8 @@ type Grant struct {
 	ExpiresAt  time.Time
 	// Start is a reading of the local clock from before the attempt could have been granted: trust counts from it.
 	Start time.Time
+	// Session is nil, or ends, with a cause, when the session that holds the term has: the lease is lost then.
+	Session context.Context
 }
 
 // A Renewal asks for one term to be renewed.
@@ -42,15 +44,24 @@ type RenewalState int
 
 // What became of a renewal.
 const (
-	RenewalLocked RenewalState = iota // nothing was done, and the term may be current: a failed beat, no more
-	RenewalDone                       // renewed
-	RenewalGone                       // the term is over
+	RenewalLocked       RenewalState = iota // nothing was done, and the term may be current: a failed beat, no more
+	RenewalDone                             // renewed
+	RenewalGone                             // the term is over
+	RenewalSessionEnded                     // the session that held the term is, or is not known to be, the same any more
 )
 
 // A RenewalResult is the answer for one term.
 type RenewalResult struct {
 	State     RenewalState
 	ExpiresAt time.Time // if renewed; by the authority's clock, UTC
+	Cause     error     // if not, and there is more to say
+}
+
+// patient is a backend that can wait for a lease to become free, better than by asking again and again.
+type patient interface {
+	// acquireWaiting makes an attempt as Acquire does, and waits a few seconds at the most if it has to. waited reports that
+	// it has, so that the next attempt may follow at once.
+	acquireWaiting(ctx context.Context, r Request) (g Grant, waited bool, err error)
 }
 
 // A Backend keeps leases. It is the authority: its clock alone decides about expiry. Clients see to trust, heartbeats,

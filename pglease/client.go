@@ -29,11 +29,12 @@ type Client struct {
 	base     time.Duration
 	log      *zap.Logger
 	observer Observer
-	attempt  atomic.Int64 // numbers the attempts to acquire
+	attempt  atomic.Int64    // numbers the attempts to acquire
+	life     context.Context // ends when Close begins
+	endLife  context.CancelFunc
 	zombies  zombies
 
 	mu        sync.Mutex
-	closing   chan struct{} // closed when Close begins
 	closeDone chan struct{} // closed when it has ended
 	closed    bool
 	active    int           // calls under way, and work done in the background for them
@@ -52,11 +53,12 @@ type Client struct {
 // d may be nil if WithBackend is given.
 //
 // Defaults: WithTTL 30 s, WithHeartbeatInterval TTL/3, WithSafetyMargin TTL/10 and 1 s at the most, WithPollInterval 1 s,
-// WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend.
+// WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend
+// (WithSessionCheck and WithTakeoverDelay are for WithHybrid).
 //
 // The error, if any, names every option that is wrong; nothing is left behind.
 func New(d DB, opts ...Option) (*Client, error) {
-	o := clientOptions{attempts: defaultRetryAttempts, base: defaultRetryBase}
+	o := clientOptions{attempts: defaultRetryAttempts, base: defaultRetryBase, sessionCheck: defaultSessionCheck}
 	for _, opt := range opts {
 		if opt == nil {
 			return nil, errNilOption
@@ -70,6 +72,9 @@ func New(d DB, opts ...Option) (*Client, error) {
 	errs = append(errs, err)
 	if o.zap != nil && o.slog != nil {
 		errs = append(errs, errors.New("pglease: WithLogger and WithSlog: one of them is enough"))
+	}
+	if o.hybrid && o.backend != nil {
+		errs = append(errs, errors.New("pglease: WithHybrid and WithBackend: one of them is enough"))
 	}
 	if isNil(d) && o.backend == nil {
 		errs = append(errs, errors.New("pglease: New: the database is nil, and there is no WithBackend"))
@@ -85,7 +90,6 @@ func New(d DB, opts ...Option) (*Client, error) {
 		base:      o.base,
 		log:       newLogger(o, r),
 		observer:  o.observer,
-		closing:   make(chan struct{}),
 		idle:      make(chan struct{}),
 		closeDone: make(chan struct{}),
 		leases:    make(map[*Lease]struct{}),
@@ -94,7 +98,16 @@ func New(d DB, opts ...Option) (*Client, error) {
 		kick:      make(chan struct{}, 1),
 		purged:    time.Now(),
 	}
-	if c.backend == nil {
+	c.life, c.endLife = context.WithCancel(context.Background())
+	switch {
+	case o.hybrid:
+		h, err := newHybridBackend(newTableBackend(d, r), o)
+		if err != nil {
+			return nil, err
+		}
+		h.log, h.expectEnd = c.log, c.expectEnd
+		c.backend = h
+	case c.backend == nil:
 		c.backend = newTableBackend(d, r)
 	}
 	about := aboutThisProcess()

@@ -34,7 +34,7 @@ func (c *Client) Close(ctx context.Context) error {
 		return nil
 	}
 	c.closed = true
-	close(c.closing)
+	c.endLife()
 	if c.active == 0 {
 		close(c.idle)
 	}

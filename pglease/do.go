@@ -62,7 +62,8 @@ func (c *Client) admitDo(name string, opts []DoOption) (doOptions, leaseConfig, 
 // acquireFor tries or waits, as the options say.
 func (c *Client) acquireFor(ctx context.Context, name string, o doOptions, config leaseConfig) (*Lease, error) {
 	if o.wait != waitFor {
-		return c.tryOnce(ctx, name, config)
+		l, _, err := c.tryOnce(ctx, name, config, false)
+		return l, err
 	}
 	if o.limit == 0 {
 		return c.wait(ctx, name, config)

@@ -1,1 +1,72 @@
+// Package pglease lets many processes agree, through the PostgreSQL they already have, that one of them does a thing: a cron
+// job, a migration, the work of a partition, leadership.
+//
+// # Start
+//
+// A [Client] is made with [New] from a *sql.DB or a *sql.Conn of any driver; [Client.EnsureSchema] makes the table. Then:
+//
+//   - [Client.Do] runs a function under a lease: skip if it is held, or wait.
+//   - [Client.Lead] runs a function whenever this process leads, for as long as it lives.
+//   - [Client.TryAcquire] and [Client.Acquire] return a [Lease] to be released with [Lease.Release].
+//
+// [Client.Close] ends them all in order. The package has two backends: table (a row with a TTL, renewed by heartbeats;
+// works through every pooler) and hybrid ([WithHybrid]: a session's advisory lock beside the row; hands over at once).
+//
+// # Words
+//
+// A lease is the exclusive right to a name, for a time. A term is one grant of it, from acquire to release or loss; it is
+// identified by its name, owner and token, and never resurrected. The token is the fencing token of the term: it strictly
+// increases per name. The TTL is how long the server keeps an unrenewed lease; a heartbeat renews it. The trust deadline is
+// the local instant, on the monotonic and on the wall clock, up to which this process may believe it holds: the start of
+// the last successful attempt, plus the TTL, less the safety margin. A lease is held, then lost or released for ever.
+//
+// # What is promised
+//
+//  1. The database is the authority. Its clock alone decides about expiry. Local time only limits how long a client trusts
+//     its last success.
+//  2. At most one trusted holder. A client stops trusting its lease before the server may give it to another. A timer that
+//     depends on no I/O sees to it: a driver stuck on a dead connection delays nothing. After a suspend of the machine the
+//     wall clock ends the trust, even if the monotonic clock stood still. A wall clock that is set forward ends it, too.
+//     Hybrid's early takeover adds one assumption: a live holder hears of its session's end within the bound that it wrote
+//     into its row. If something other than its own death ends the session while it is paused or cut off for longer than
+//     that, it may trust until its deadline; CheckTx still fences, and WithTakeoverDelay(TTL) removes the case.
+//  3. Every write to a row is scoped to its term, and renewing needs the row to be unexpired: expired is lost, even if
+//     nobody has taken it yet.
+//  4. A loss is told three ways from one source, in this order: Err is set and Done closes; the lease's context is cancelled
+//     with the cause *LostError; WithOnLost's function runs once, outside every lock, on its own goroutine. Err, and Err of
+//     the context, also compare the clocks when they are called, so that a process that wakes from a stop does not see a
+//     live lease before its timers run.
+//  5. A lost or expired term can never release, renew or delete its successor.
+//  6. Release ends the term: Done closes, Err is ErrReleased, OnLost does not run. A heartbeat still under way cannot revive
+//     it. It works when its context is already done (then on a fresh 5 s), is idempotent, and leaves nothing behind.
+//  7. [Lease.CheckTx] closes, for writes to the same PostgreSQL, the hole that no lease can: a process that was paused or cut
+//     off may wake after its deadline, and act. Inside the caller's transaction it proves the term current and blocks every
+//     takeover until that transaction ends, without blocking the lease's own heartbeats. For any other system, pass on
+//     [Lease.Token].
+//  8. Tokens increase over release, expiry, forced release, deletion of the row and failover, as long as the server's clock
+//     has not gone back past the last grant.
+//  9. Errors and logs never contain a password, whatever form the DSN had.
+//
+// # Guarded writes
+//
+// CheckTx is the first statement of the transaction; any error of it means that the transaction is over. A rollback to an
+// earlier savepoint undoes the fence. It is for a few concurrent transactions a lease, not thousands: each adds members to
+// the server's multixacts. Above READ COMMITTED a row shows the age of the snapshot: there the key-share lock and the token
+// are the proof, the expiry is judged by the handle, before and after the statement, and 40001 means: retry the
+// transaction. PREPARE TRANSACTION keeps the fence until COMMIT PREPARED.
+//
+// # Testing
+//
+// Package pgleasetest has an in-memory backend for tests of one's own, with expiry and loss at the tester's command.
+//
+// # Limits
+//
+// Excluded from what is promised: the server's clock stepping forward, or a promoted server's clock being ahead, by more than
+// the safety margin; a failover that loses commits (use synchronous replication, with synchronous_commit on);
+// synchronous_commit=off; [Client.ForceRelease] and an operator's edits (the old holder learns at its next heartbeat; CheckTx
+// refuses at once); Python workers whose clock differs from the server's by more than the margin.
+//
+// A lease costs a few round trips and a flush to disk: it is for work that takes longer than that. Names are compared byte
+// for byte. Leases exist per database and search_path. A context without a deadline waits as long as the pool does. A given
+// *sql.Conn belongs to the client until Close; a transaction opened on it makes acquires fail, and heartbeats.
 package pglease

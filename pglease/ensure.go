@@ -62,7 +62,7 @@ var columnTypes = map[string][]string{
 	"expires_at":   {"timestamp with time zone"},
 	"heartbeat_at": {"timestamp with time zone"},
 	"token":        {"bigint"},
-	"session":      {"text"},
+	"session":      {"jsonb"},
 	"metadata":     {"jsonb"},
 }
 

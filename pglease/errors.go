@@ -32,9 +32,14 @@ type HeldError struct {
 	// Info is the row as the server saw it. If Info.Expired() is true, somebody had locked the row in that moment:
 	// a transaction that passed CheckTx is still open, or another is just taking the lease.
 	Info
+
+	note string // why the wait goes on although the term has expired
 }
 
 func (e *HeldError) Error() string {
+	if e.note != "" {
+		return fmt.Sprintf("pglease: %q is held by %s: %s", e.Name, e.Owner, e.note)
+	}
 	if e.Expired() {
 		return fmt.Sprintf("pglease: %q is locked: its last term is guarded by an open transaction, or somebody is taking it", e.Name)
 	}

@@ -33,6 +33,7 @@ const (
 	stateTooManyConnections = "53300"
 	stateInvalidCatalog     = "3D000"
 	stateInvalidPassword    = "28P01"
+	stateQueryCanceled      = "57014"
 	stateInvalidAuth        = "28000"
 )
 
@@ -56,6 +57,7 @@ var openTransaction = &UnsupportedError{
 // hidden, because it may contain the password that the driver was configured with (X1).
 func newBackendError(op string, err error, r *redact.Redactor) *BackendError {
 	e := &BackendError{Op: op, text: r.String(err.Error()), cause: func() error { return err }}
+	e.unsent = errors.As(err, new(*unsentError))
 	if server := serverError(e.cause); server != nil {
 		e.SQLState = server.SQLState()
 	}
@@ -78,6 +80,10 @@ func stateOf(err error) string {
 func (t *tableBackend) fault(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
+	}
+	var unsupported *UnsupportedError
+	if errors.As(err, &unsupported) {
+		return unsupported
 	}
 	switch stateOf(err) {
 	case stateUndefinedTable, stateUndefinedColumn, stateSchemaMissing:

@@ -12,7 +12,8 @@ import (
 // drained its pool does not lose them (P6). It does so only if the pool has no limit, or one of at least 3: from a smaller
 // one it would take too much.
 type keeper struct {
-	pool pool
+	pool   pool
+	pinned func() int // connections that hybrid leases have taken for good; nil: none
 
 	mu    sync.Mutex
 	kept  *lent
@@ -27,6 +28,9 @@ type lent struct {
 
 // fresh lends a connection from the pool. It waits for one as long as ctx allows.
 func (k *keeper) fresh(ctx context.Context) (*lent, error) {
+	if limit := k.pool.Stats().MaxOpenConnections; k.pinned != nil && limit > 0 && k.pinned() >= limit {
+		return nil, allPinned(limit) // waiting for one could last for ever (P2)
+	}
 	conn, err := k.pool.Conn(ctx)
 	if err != nil {
 		return nil, err

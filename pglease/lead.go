@@ -59,7 +59,7 @@ func (c *Client) campaign(ctx context.Context, name string, config leaseConfig, 
 			case <-time.After(wait):
 			case <-ctx.Done():
 				return nil
-			case <-c.closing:
+			case <-c.life.Done():
 				return ErrClosed
 			}
 		}

@@ -65,6 +65,9 @@ func (c *Client) newLease(values context.Context, g Grant, config leaseConfig) *
 	l.releasing <- struct{}{}
 	l.ctx = newLeaseContext(context.WithoutCancel(values), l)
 	l.timer = time.AfterFunc(l.deadline.Until(trust.Now()), l.timeUp)
+	if g.Session != nil {
+		context.AfterFunc(g.Session, func() { l.lost(LossSession, context.Cause(g.Session)) })
+	}
 	return l
 }
 
@@ -229,9 +232,15 @@ func (l *Lease) settle(ctx context.Context, start time.Time, r RenewalResult) (e
 	case RenewalDone:
 		return l.renewed(start, r.ExpiresAt)
 	case RenewalGone:
-		l.lost(LossGone, nil)
+		l.lost(LossGone, r.Cause)
+		return l.Err()
+	case RenewalSessionEnded:
+		l.lost(LossSession, r.Cause)
 		return l.Err()
 	default:
+		if r.Cause != nil {
+			return r.Cause
+		}
 		return &BackendError{Op: "renew", text: fmt.Sprintf("the row of %q is locked by another session", l.term.Name)}
 	}
 }

@@ -16,7 +16,11 @@ import (
 
 // infoOf makes an Info of a row. Drivers return times in the zone of the session: they come out in UTC (C3).
 func infoOf(row db.GetLeaseRow) Info {
-	info := Info{
+	mode := ModeTable
+	if _, counts := evidenceOf(row); counts {
+		mode = ModeHybrid
+	}
+	return Info{
 		Name:        row.TaskName,
 		Owner:       row.OwnerID,
 		Token:       row.Token,
@@ -24,10 +28,9 @@ func infoOf(row db.GetLeaseRow) Info {
 		ExpiresAt:   row.ExpiresAt.UTC(),
 		HeartbeatAt: row.HeartbeatAt.UTC(),
 		ObservedAt:  row.ObservedAt.UTC(),
-		Mode:        ModeTable,
+		Mode:        mode,
 		Metadata:    decodeMetadata(row.Metadata),
 	}
-	return info
 }
 
 func (t *tableBackend) Get(ctx context.Context, name string) (Info, error) {

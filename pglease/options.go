@@ -18,6 +18,7 @@ const (
 
 	defaultRetryAttempts = 3
 	defaultRetryBase     = 100 * time.Millisecond
+	defaultSessionCheck  = time.Second
 
 	minDuration = time.Millisecond // the shortest TTL, interval or margin
 )
@@ -47,17 +48,19 @@ type SharedOption interface {
 }
 
 type clientOptions struct {
-	lease    leaseOptions
-	owner    string
-	backend  Backend
-	hybrid   bool
-	observer Observer
-	zap      *zap.Logger
-	slog     *slog.Logger
-	secrets  []string
-	attempts int
-	base     time.Duration
-	errs     []error
+	lease         leaseOptions
+	owner         string
+	backend       Backend
+	hybrid        bool
+	sessionCheck  time.Duration
+	takeoverDelay *time.Duration
+	observer      Observer
+	zap           *zap.Logger
+	slog          *slog.Logger
+	secrets       []string
+	attempts      int
+	base          time.Duration
+	errs          []error
 }
 
 // leaseOptions are what the caller said; nil and 0 stand for "not said", since a default may depend on another option.
@@ -174,6 +177,37 @@ func WithBackend(b Backend) Option {
 		o.backend = b
 		if b == nil {
 			o.errs = append(o.errs, errors.New("pglease: WithBackend: the backend is nil"))
+		}
+	})
+}
+
+// WithHybrid holds each lease by a session's advisory lock, on a connection of the pool that is pinned for it, and by its row.
+// When the holder dies or its connection drops, the next one has the lease within milliseconds instead of the TTL; a connection
+// a lease is the price. It needs a direct connection, or a pooler in session mode, to a primary; anything else is refused
+// with an *UnsupportedError by the first acquire.
+func WithHybrid() Option {
+	return clientOption(func(o *clientOptions) { o.hybrid = true })
+}
+
+// WithSessionCheck sets how often a hybrid holder pings its session, if its driver has no way to wait for the server. Default
+// 1 s. With pgx nothing is pinged.
+func WithSessionCheck(d time.Duration) Option {
+	return clientOption(func(o *clientOptions) {
+		o.sessionCheck = d
+		if d < minDuration {
+			o.errs = append(o.errs, fmt.Errorf("pglease: WithSessionCheck(%v): at least %v is needed", d, minDuration))
+		}
+	})
+}
+
+// WithTakeoverDelay sets within which time a hybrid holder promises to notice that its session has ended; a successor waits for
+// at least so long before it takes the lease of a dead session. Default 100 ms with pgx, the session check and 100 ms with
+// other drivers. 0 is for holders that only their own death can part from their session; the TTL rules early takeover out.
+func WithTakeoverDelay(d time.Duration) Option {
+	return clientOption(func(o *clientOptions) {
+		o.takeoverDelay = &d
+		if d < 0 {
+			o.errs = append(o.errs, fmt.Errorf("pglease: WithTakeoverDelay(%v): it cannot be negative", d))
 		}
 	})
 }

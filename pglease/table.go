@@ -20,6 +20,9 @@ type tableBackend struct {
 	keeper *keeper       // nil if db has no pool to lend from
 	given  chan struct{} // holds a token while nobody uses the caller's *sql.Conn; nil if db is something else
 	redact *redact.Redactor
+
+	// stepAside, if not nil, is called by whoever has taken the given connection, and what it returns before giving it back.
+	stepAside func(context.Context) (resume func(), err error)
 }
 
 func newTableBackend(d DB, r *redact.Redactor) *tableBackend {
@@ -57,6 +60,13 @@ func (t *tableBackend) runFor(ctx context.Context, limit time.Duration, preferKe
 			return &unsentError{ctx.Err()}
 		}
 		defer func() { t.given <- struct{}{} }()
+		if t.stepAside != nil {
+			resume, err := t.stepAside(ctx)
+			if err != nil {
+				return &unsentError{err}
+			}
+			defer resume()
+		}
 	}
 	return timed(t.direct())
 }

@@ -58,31 +58,38 @@ func (c *Client) wait(ctx context.Context, name string, config leaseConfig) (*Le
 	case <-w.first:
 	case <-ctx.Done():
 		return nil, c.giveUp(ctx, ln)
-	case <-c.closing:
+	case <-c.life.Done():
 		return nil, ErrClosed
 	}
+	trying, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
 	answered := false
 	for failures := 0; ; {
 		if err := c.sleepInLine(ctx, ln); err != nil {
 			return nil, err
 		}
-		l, err := c.tryOnce(ctx, name, config)
+		l, waited, err := c.tryOnce(trying, name, config, true)
 		delay := backoff.Stretch(config.poll)
 		var held *HeldError
 		switch {
 		case err == nil:
 			// For the next in line: it is this client that holds it now.
-			c.plan(ln, delay, &HeldError{Info{
+			c.plan(ln, delay, &HeldError{Info: Info{
 				Name: name, Owner: l.term.Owner, Token: l.term.Token, Mode: ModeTable, Metadata: config.metadata,
 				AcquiredAt: l.acquiredAt, HeartbeatAt: l.acquiredAt, ObservedAt: l.acquiredAt, ExpiresAt: l.ExpiresAt(),
 			}})
 			return l, nil
 		case ctx.Err() != nil:
 			return nil, c.giveUp(ctx, ln)
+		case c.life.Err() != nil:
+			return nil, ErrClosed
 		case errors.As(err, &held):
 			answered, failures = true, 0
 			// An expired row that is held all the same is locked: nobody knows for how long.
-			if left := held.Remaining(); left > 0 {
+			if left := held.Remaining(); waited {
+				delay = 0
+			} else if left > 0 {
 				delay = min(delay, left+backoff.Stretch(time.Millisecond)+backoff.Stretch(min(config.poll/20, 50*time.Millisecond)))
 			}
 		case !retryable(err):
@@ -126,7 +133,7 @@ func (c *Client) sleepInLine(ctx context.Context, ln *line) error {
 	select {
 	case <-ctx.Done():
 		return c.giveUp(ctx, ln)
-	case <-c.closing:
+	case <-c.life.Done():
 		return ErrClosed
 	case <-timer.C:
 	case <-ln.wake:

@@ -70,7 +70,7 @@ SELECT
     GREATEST(LEAST(h.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00'),
     h.heartbeat_at,
     h.token,
-    COALESCE(h.session, ''),
+    COALESCE(h.session::text, ''),
     COALESCE(h.metadata::text, ''),
     pg_catalog.clock_timestamp(),
     ''

@@ -32,7 +32,7 @@ SELECT
     GREATEST(LEAST(target.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
     target.heartbeat_at,
     target.token,
-    COALESCE(target.session, '')::text AS session,
+    COALESCE(target.session::text, '')::text AS session,
     COALESCE(target.metadata::text, '')::text AS metadata,
     clock.at::timestamptz AS observed_at,
     COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid

@@ -15,12 +15,12 @@ CREATE TABLE IF NOT EXISTS pglease_leases (
     expires_at   timestamptz  NOT NULL,
     heartbeat_at timestamptz  NOT NULL,
     token        bigint       NOT NULL DEFAULT 0,
-    session      text,
+    session      jsonb,
     metadata     jsonb
 ) WITH (fillfactor = 50);
 
 ALTER TABLE pglease_leases ADD COLUMN IF NOT EXISTS token bigint NOT NULL DEFAULT 0;
-ALTER TABLE pglease_leases ADD COLUMN IF NOT EXISTS session text;
+ALTER TABLE pglease_leases ADD COLUMN IF NOT EXISTS session jsonb;
 ALTER TABLE pglease_leases ADD COLUMN IF NOT EXISTS metadata jsonb;
 
 -- Half of each page stays free, so that a heartbeat's new row version fits beside the old one (a HOT update).

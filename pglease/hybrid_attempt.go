@@ -1,0 +1,264 @@
+package pglease
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/pglease/pglease-go/db"
+)
+
+const (
+	// slice is how long one statement waits for an advisory lock at the most: a waiting session holds back the oldest
+	// snapshot of the whole server (section "Waiting" of the design; PostgreSQL manual, routine vacuuming).
+	slice = 5 * time.Second
+	// secondLook is how long after the first look a holder must still have the lock of an expired row to be ended, if the row
+	// does not name its session.
+	secondLook = 5 * time.Second
+	// lingering is for how long the server may list a session that has given up its locks already.
+	lingering = 100 * time.Millisecond
+	// rowSlack is how long after the end of a term a waiter looks again.
+	rowSlack = 10 * time.Millisecond
+)
+
+// A hybridAttempt is one attempt on one pinned connection. It runs while it has the connection's turn.
+type hybridAttempt struct {
+	h    *hybridBackend
+	p    *pinned
+	s    statements
+	r    Request
+	args db.AcquireWithSessionParams
+
+	row   db.AcquireWithSessionRow
+	start time.Time // of the last statement
+}
+
+// run tries, and if wait is set waits a slice for the advisory lock. Whenever it returns, p.locked tells whether the session
+// may have the lock without a lease: any error leaves that open, unless the lock was given back and that was verified.
+func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error) {
+	if err := a.send(ctx, false, false); err != nil {
+		return Grant{}, false, err
+	}
+	waited := false
+	if a.row.State == "busy" {
+		if !wait {
+			return Grant{}, false, a.held("")
+		}
+		note, err := a.h.hunt(ctx, a)
+		if err != nil {
+			return Grant{}, false, err
+		}
+		locked, err := a.waitForKey(ctx)
+		if err != nil {
+			return Grant{}, false, err
+		}
+		if !locked {
+			return Grant{}, true, a.held(note)
+		}
+		waited = true
+		if err := a.send(ctx, true, false); err != nil {
+			return Grant{}, false, err
+		}
+	}
+	if a.row.State == "suspect" {
+		if err := a.takeEarly(ctx); err != nil {
+			return Grant{}, false, err
+		}
+	}
+	switch a.row.State {
+	case "free":
+		return a.granted(ctx)
+	case "pooled":
+		_ = a.unlock(ctx)
+		return Grant{}, false, pooled("the session that the row names is this very one")
+	default:
+		// Somebody has the row until it expires: the lock is not to look like a lease meanwhile (H9).
+		if err := a.unlock(ctx); err != nil {
+			return Grant{}, false, err
+		}
+		return Grant{}, waited && a.row.State == "alive", a.held("")
+	}
+}
+
+// send sends the attempt's statement until it says something definite.
+func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
+	for n := 1; ; n++ {
+		a.args.HaveLock, a.args.Early = haveLock, early
+		a.p.locked = true // until it is known that it is not
+		a.start = time.Now()
+		row, err := queries.AcquireWithSession(ctx, a.s, a.args)
+		if err == nil {
+			a.row = row
+			a.p.pid = row.PID
+			a.p.locked = row.State != "busy"
+			if a.p.locked && a.p.settings == "" {
+				a.p.settings = row.OldSettings
+			}
+			if row.State != "free" || row.Granted {
+				return nil
+			}
+			haveLock, err = true, errAskAgain
+		} else if errors.Is(err, driver.ErrBadConn) {
+			a.p.locked = false // nothing was sent
+			return err
+		}
+		if !again(ctx, n, err) {
+			return err
+		}
+		if !haveLock {
+			if err := a.unlock(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// takeEarly waits for the bound of notice that the suspected holder wrote into its row, and asks again, now with a look at the
+// server's list of sessions; a session that has just ended may linger there.
+func (a *hybridAttempt) takeEarly(ctx context.Context) error {
+	e, _ := evidenceOf(a.asRow())
+	if e.notice() >= a.row.ExpiresAt.Sub(a.row.ObservedAt) {
+		a.row.State = "held"
+		return nil
+	}
+	wait := e.notice()
+	for deadline := time.Now().Add(wait + lingering); ; wait = 5 * time.Millisecond {
+		if !pause(ctx, wait) {
+			return ctx.Err()
+		}
+		if err := a.send(ctx, true, true); err != nil {
+			return err
+		}
+		if a.row.State != "alive" || time.Now().After(deadline) {
+			return nil
+		}
+	}
+}
+
+// waitForKey waits for the lock, and reports false if the slice ended. A server that ends statements sooner than a slice ends
+// this one too.
+func (a *hybridAttempt) waitForKey(ctx context.Context) (locked bool, err error) {
+	length := slice
+	if left := a.row.ExpiresAt.Sub(a.row.ObservedAt); left > 0 {
+		length = min(length, left+rowSlack)
+	} else if a.h.hunting(a.r.Name) {
+		length = min(length, secondLook/5)
+	}
+	a.p.locked = true
+	err = queries.WaitForKey(ctx, a.s, db.WaitForKeyParams{Key: a.p.key, SliceMS: fmt.Sprint(max(1, length.Milliseconds()))})
+	switch state := stateOf(err); {
+	case err == nil:
+		return true, nil
+	case ctx.Err() == nil && (state == stateLockNotAvailable || state == stateQueryCanceled):
+		return false, a.unlock(ctx)
+	default:
+		return false, err
+	}
+}
+
+// unlock gives the lock back if the session has it, and restores its settings.
+func (a *hybridAttempt) unlock(ctx context.Context) error {
+	settings := a.p.settings
+	if settings == "" {
+		settings = "{}"
+	}
+	if _, err := queries.UnlockKey(ctx, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: settings}); err != nil {
+		return err
+	}
+	a.p.locked, a.p.settings = false, ""
+	return nil
+}
+
+func (a *hybridAttempt) asRow() db.GetLeaseRow {
+	return db.GetLeaseRow{
+		TaskName: a.r.Name, OwnerID: a.row.OwnerID, AcquiredAt: a.row.AcquiredAt, ExpiresAt: a.row.ExpiresAt, HeartbeatAt: a.row.HeartbeatAt,
+		Token: a.row.Token, Session: a.row.Session, Metadata: a.row.Metadata, ObservedAt: a.row.ObservedAt,
+	}
+}
+
+func (a *hybridAttempt) held(note string) *HeldError {
+	return &HeldError{Info: infoOf(a.asRow()), note: note}
+}
+
+// granted makes sure of the grant, and keeps the connection pinned for it.
+func (a *hybridAttempt) granted(ctx context.Context) (Grant, bool, error) {
+	term := Term{a.r.Name, a.r.Owner, a.row.Token}
+	if err := a.h.committed(ctx, a.s, a.row.XID, term); err != nil {
+		_ = a.unlock(ctx)
+		return Grant{}, false, err
+	}
+	a.h.enter(a.p, term)
+	return Grant{
+		Term:       term,
+		AcquiredAt: a.row.AcquiredAt.UTC(),
+		ExpiresAt:  a.row.ExpiresAt.UTC(),
+		Start:      a.start,
+		Session:    a.p.ended,
+	}, false, nil
+}
+
+// hunt ends the session of a holder that hangs: it still has the advisory lock, although its row has expired. If that is not
+// allowed, the note says why the wait goes on.
+func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string, err error) {
+	if a.row.ExpiresAt.After(a.row.ObservedAt) {
+		h.forgetLook(a.r.Name)
+		return "", nil
+	}
+	holder, err := queries.KeyHolder(ctx, a.s, db.KeyHolderParams{Name: a.r.Name, Key: a.p.key})
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !holder.Expired {
+		h.forgetLook(a.r.Name)
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if !holder.Named && !h.lookAt(a.r.Name, look{holder.PID, holder.StartedUS, holder.Token, time.Now()}) {
+		return "", nil
+	}
+	terminated, err := queries.EvictKeyHolder(ctx, a.s, db.EvictKeyHolderParams{
+		Name: a.r.Name, Key: a.p.key, PID: holder.PID, StartedUS: holder.StartedUS, Token: holder.Token,
+	})
+	switch {
+	case stateOf(err) == stateNoPrivilege:
+		note = fmt.Sprintf("its term has expired, but its session (pid %d) hangs and keeps the advisory lock, and this role may not end it: grant it pg_signal_backend", holder.PID)
+		h.log.Warn("cannot end the session of a holder that hangs", zap.String("name", a.r.Name), zap.Int32("pid", holder.PID), zap.Error(h.fault(ctx, "evict", err)))
+		return note, nil
+	case errors.Is(err, sql.ErrNoRows):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	h.log.Warn("session of a holder that hangs ended", zap.String("name", a.r.Name), zap.Int32("pid", holder.PID), zap.Bool("terminated", terminated))
+	h.forgetLook(a.r.Name)
+	return "", nil
+}
+
+// lookAt records a look at a holder, and reports whether the same was seen long enough ago.
+func (h *hybridBackend) lookAt(name string, now look) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, ok := h.looks[name]
+	if !ok || before.pid != now.pid || before.startedUS != now.startedUS || before.token != now.token {
+		h.looks[name] = now
+		return false
+	}
+	return now.at.Sub(before.at) >= secondLook
+}
+
+func (h *hybridBackend) forgetLook(name string) {
+	h.mu.Lock()
+	delete(h.looks, name)
+	h.mu.Unlock()
+}
+
+func (h *hybridBackend) hunting(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.looks[name]
+	return ok
+}

@@ -1,0 +1,180 @@
+package redact
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A quotation is a sentence of a driver, of net/url or of net that quotes a
+// piece of a malformed DSN. Any piece may be a part of the password: what the
+// driver takes for a key, a host or a port begins wherever the password holds a
+// delimiter.
+type quotation struct {
+	before, after string // around the piece
+}
+
+// Gathered from lib/pq v1.12.3 and pgx v5.13.0 and their sources.
+var quotations = [...]quotation{
+	{`missing "=" after "`, `" in connection info string`},
+	{`URI query parameter: "`, `")`},
+	{`unexpected spaces found in "`, `", use percent-encoded`},
+	{`invalid percent-encoded token: "`, `")`},
+	{`connection string key "`, `" is not in`},
+	{`invalid port ":`, `" after host`},
+}
+
+// scanDriverTexts returns the spans of such pieces in s. With whole, s is one DSN.
+func scanDriverTexts(s string, whole bool) []span {
+	if whole {
+		return scanKeywords(s, 0, len(s), nil)
+	}
+	var spans []span
+	// One byte each decides for most texts.
+	if strings.IndexByte(s, '"') >= 0 {
+		spans = scanQuotations(s, spans)
+		spans = scanRegions(s, `ConnString:"`, `", msg:`, spans)
+	}
+	if strings.IndexByte(s, '`') >= 0 {
+		spans = scanRegions(s, "cannot parse `", "`: ", spans)
+	}
+	if strings.IndexByte(s, '@') >= 0 {
+		spans = scanLookups(s, spans)
+	}
+	if strings.IndexByte(s, '{') >= 0 {
+		spans = scanConfigs(s, spans)
+	}
+	return spans
+}
+
+func scanQuotations(s string, spans []span) []span {
+	for _, q := range quotations {
+		for from := 0; ; {
+			i := strings.Index(s[from:], q.before)
+			if i < 0 {
+				break
+			}
+			lo := from + i + len(q.before)
+			hi := strings.Index(s[lo:], q.after)
+			if hi < 0 {
+				hi = lineEnd(s, lo)
+			} else {
+				hi += lo
+			}
+			spans = append(spans, span{lo, hi})
+			from = hi
+		}
+	}
+	return spans
+}
+
+// scanLookups finds passwords with an @, of which pgx takes the rest for a host.
+func scanLookups(s string, spans []span) []span {
+	for from := 0; ; {
+		i := strings.Index(s[from:], "lookup ")
+		if i < 0 {
+			return spans
+		}
+		lo := from + i + len("lookup ")
+		end := nextSpace(s, lo)
+		if at := strings.LastIndexByte(s[lo:end], '@'); at > 0 {
+			spans = append(spans, span{lo, lo + at})
+		}
+		from = end
+	}
+}
+
+// The %v of the drivers' configs, which name no fields. pgx's password ends
+// before its TLS config, timeout and dial function; lib/pq's has nothing behind it
+// that tells, so it goes to the end of the line.
+var (
+	pgxConfig = regexp.MustCompile(`\{\S* \d+ \S* \S* ((?s:.+?)) (?:<nil>|0x[0-9a-f]+) [0-9.hmsnµ]+ (?:<nil>|0x[0-9a-f]+) `)
+	pqConfig  = regexp.MustCompile(`\{\S* invalid IP \d+ \S* \S* (.+)`)
+)
+
+func scanConfigs(s string, spans []span) []span {
+	if strings.Contains(s, " 0x") {
+		for _, m := range pgxConfig.FindAllStringSubmatchIndex(s, -1) {
+			spans = append(spans, span{m[2], m[3]})
+		}
+	}
+	if strings.Contains(s, " invalid IP ") {
+		for _, m := range pqConfig.FindAllStringSubmatchIndex(s, -1) {
+			spans = append(spans, span{m[2], m[3]})
+		}
+	}
+	return spans
+}
+
+// scanRegions looks into whole DSNs that stand between before and after.
+func scanRegions(s, before, after string, spans []span) []span {
+	for from := 0; ; {
+		i := strings.Index(s[from:], before)
+		if i < 0 {
+			return spans
+		}
+		lo := from + i + len(before)
+		hi := len(s)
+		if i := strings.Index(s[lo:], after); i >= 0 {
+			hi = lo + i
+		}
+		spans = scanKeywords(s, lo, hi, spans)
+		from = hi
+	}
+}
+
+// scanKeywords finds the words of a keyword/value DSN s[lo:hi] that are neither
+// keys nor values: the rest of an unquoted password with a blank, a password
+// whose = is missing, or a password alone.
+func scanKeywords(s string, lo, hi int, spans []span) []span {
+	s = s[:hi]
+	if strings.Contains(s[lo:], "://") || !strings.Contains(s[lo:], "=") && strings.Contains(s[lo:], "@") {
+		return spans
+	}
+	for i := lo; i < len(s); {
+		if isSpace(s[i]) {
+			i++
+			continue
+		}
+		word := i
+		for i < len(s) && !isSpace(s[i]) && s[i] != '=' {
+			i++
+		}
+		key := s[word:i]
+		eq := i
+		for eq < len(s) && isSpace(s[eq]) {
+			eq++
+		}
+		if eq < len(s) && s[eq] == '=' && wordEnd(key, 0) == len(key) {
+			i = valueEnd(s, eq+1)
+			continue
+		}
+		i = nextSpace(s, word)
+		if n := secretWord(s, word); n != i && !knownKey(s[word:i]) {
+			spans = append(spans, span{word, i})
+		}
+	}
+	return spans
+}
+
+// valueEnd returns the end of the value that follows a key and its = at i, as
+// libpq reads it.
+func valueEnd(s string, i int) int {
+	for i < len(s) && isSpace(s[i]) {
+		i++
+	}
+	if i == len(s) || s[i] != '\'' {
+		for i < len(s) && !isSpace(s[i]) {
+			if s[i] == '\\' {
+				i++
+			}
+			i++
+		}
+		return min(i, len(s))
+	}
+	for i++; i < len(s) && s[i] != '\''; i++ {
+		if s[i] == '\\' {
+			i++
+		}
+	}
+	return min(i+1, len(s))
+}

@@ -1,0 +1,197 @@
+package pglease
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"reflect"
+	"time"
+)
+
+// A pinned connection is the session of one hybrid lease, or of one attempt to get it. The advisory lock lives in it. While
+// nobody sends a statement, a watch sits on it, so that its end is heard of within milliseconds.
+type pinned struct {
+	conn     *sql.Conn
+	given    DB            // the caller's connection, if it is that
+	turn     chan struct{} // holds a token while nobody uses the connection
+	watching *watch        // guarded by turn
+	check    time.Duration // between two pings, where the driver cannot wait for the server
+
+	pid      int32
+	key      int64
+	locked   bool   // this session has, or may have, the advisory lock
+	settings string // as they were, JSON; "" if they were not changed
+	term     Term
+
+	ended context.Context // ends, with a cause, when the session has
+	end   context.CancelCauseFunc
+}
+
+func newPinned(conn *sql.Conn, given DB, turn chan struct{}, check time.Duration) *pinned {
+	p := &pinned{conn: conn, given: given, turn: turn, check: check}
+	if p.turn == nil {
+		p.turn = make(chan struct{}, 1)
+		p.turn <- struct{}{}
+	}
+	p.ended, p.end = context.WithCancelCause(context.Background())
+	return p
+}
+
+func (p *pinned) statements() statements {
+	if p.given != nil {
+		return statements{p.given}
+	}
+	return statements{p.conn}
+}
+
+// use sends the statements of f, and leaves a watch behind if keepWatching says so afterwards.
+func (p *pinned) use(ctx context.Context, f func(context.Context, statements) error, keepWatching bool) error {
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { p.turn <- struct{}{} }()
+	if err := p.stopWatching(ctx); err != nil {
+		return err
+	}
+	err := f(ctx, p.statements())
+	if err == nil && keepWatching && p.ended.Err() == nil {
+		p.startWatching()
+	}
+	return err
+}
+
+// A watch is a goroutine that hears of the session's end.
+type watch struct {
+	stop func()
+	done chan struct{} // closed when it has left the connection
+}
+
+// startWatching is called by whoever has the turn.
+func (p *pinned) startWatching() {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watch{stop: cancel, done: make(chan struct{})}
+	p.watching = w
+	go func() {
+		defer close(w.done)
+		err := p.waitForEnd(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.end(err)
+		}
+	}()
+}
+
+// stopWatching returns when the connection is free for a statement. It is called by whoever has the turn.
+func (p *pinned) stopWatching(ctx context.Context) error {
+	if p.watching == nil {
+		return nil
+	}
+	p.watching.stop()
+	select {
+	case <-p.watching.done:
+		p.watching = nil
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// errNoWait tells that a driver's connection has no way to wait for the server.
+var errNoWait = errors.New("the driver cannot wait for a message of the server")
+
+// waitForEnd returns nil when ctx has ended, or the error by which the session ended. Where the driver can wait for a
+// notification it does, so that the server sees an idle session, whose client's death it notices at once; otherwise it pings.
+func (p *pinned) waitForEnd(ctx context.Context) error {
+	raw, ok := p.rawConn()
+	if ok {
+		var waitErr error
+		err := raw.Raw(func(driverConn any) error {
+			wait := notificationWait(driverConn)
+			if wait == nil {
+				waitErr = errNoWait
+				return nil
+			}
+			for waitErr == nil {
+				waitErr = wait(ctx)
+			}
+			return nil
+		})
+		if err != nil || !errors.Is(waitErr, errNoWait) {
+			return errors.Join(err, waitErr)
+		}
+	}
+	return p.pingUntilEnd(ctx)
+}
+
+func (p *pinned) rawConn() (session, bool) {
+	if p.given == nil {
+		return p.conn, true
+	}
+	s, ok := p.given.(session)
+	return s, ok
+}
+
+// pingUntilEnd does not interrupt a ping when ctx ends: a statement that is cancelled costs the connection.
+func (p *pinned) pingUntilEnd(ctx context.Context) error {
+	ticker := time.NewTicker(p.check)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		pingCtx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		err := p.statements().PingContext(pingCtx)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// notificationWait finds, by its name and without importing a driver, the method WaitForNotification(context.Context) of the
+// driver's connection, or of one that it wraps: pgx's stdlib offers its own through Conn, and wrappers of drivers theirs
+// through Raw or Unwrap (P10). It returns nil if there is none.
+func notificationWait(driverConn any) func(context.Context) error {
+	v := reflect.ValueOf(driverConn)
+	for depth := 0; depth < 8 && v.IsValid(); depth++ {
+		if v.Kind() == reflect.Interface {
+			v = v.Elem()
+			continue
+		}
+		if m := v.MethodByName("WaitForNotification"); m.IsValid() && waitsForNotification(m.Type()) {
+			return func(ctx context.Context) error {
+				out := m.Call([]reflect.Value{reflect.ValueOf(ctx)})
+				err, _ := out[len(out)-1].Interface().(error)
+				return err
+			}
+		}
+		inner := v.MethodByName("Conn")
+		if !unwraps(inner) {
+			inner = v.MethodByName("Raw")
+		}
+		if !unwraps(inner) {
+			inner = v.MethodByName("Unwrap")
+		}
+		if !unwraps(inner) {
+			return nil
+		}
+		v = inner.Call(nil)[0]
+	}
+	return nil
+}
+
+var (
+	contextType = reflect.TypeFor[context.Context]()
+	errorType   = reflect.TypeFor[error]()
+)
+
+func waitsForNotification(t reflect.Type) bool {
+	return t.NumIn() == 1 && t.In(0) == contextType && t.NumOut() >= 1 && t.Out(t.NumOut()-1) == errorType && !t.IsVariadic()
+}
+
+func unwraps(m reflect.Value) bool {
+	return m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1
+}

@@ -1,0 +1,128 @@
+package pglease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// secondWait is how long the pre-flight waits for a second connection of the pool.
+const secondWait = time.Second
+
+// useTable is the way out of most of what the pre-flight finds.
+const useTable = "use the table backend, or a direct connection to a PostgreSQL primary"
+
+// preflight finds out, once per client, whether sessions can be relied on: the server can be written to, two connections are
+// two sessions that stay what they are, and an advisory lock that one has is refused to the other (S1, S2, S5). With one
+// connection the second half cannot be known (witnessed is false): such a client writes no evidence, and its leases are never
+// taken early.
+func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err error) {
+	select {
+	case <-h.checking:
+		defer func() { h.checking <- struct{}{} }()
+	case <-ctx.Done():
+		return false, &unsentError{ctx.Err()}
+	}
+	if h.checked {
+		return h.witnessed, nil
+	}
+	var first, second *probe
+	if h.given != nil {
+		first = &probe{statements: h.direct()}
+	} else {
+		a, err := h.keeper.pool.Conn(ctx)
+		if err != nil {
+			return false, &unsentError{err}
+		}
+		defer func() { putBack(a, err) }()
+		first = &probe{statements: statements{a}}
+		if h.keeper.pool.Stats().MaxOpenConnections != 1 {
+			soon, cancel := context.WithTimeout(ctx, secondWait)
+			b, secondErr := h.keeper.pool.Conn(soon)
+			cancel()
+			if secondErr == nil {
+				defer func() { putBack(b, err) }()
+				second = &probe{statements: statements{b}}
+			} else if ctx.Err() != nil {
+				return false, &unsentError{secondErr}
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := inspect(ctx, first, second); err != nil {
+		return false, err
+	}
+	h.witnessed = second != nil
+	// Without a second connection because the pool was busy, the next attempt looks again.
+	h.checked = second != nil || h.given != nil || h.keeper.pool.Stats().MaxOpenConnections == 1
+	return h.witnessed, nil
+}
+
+// A probe is one connection of the pre-flight.
+type probe struct {
+	statements
+	pid  int32
+	mark string // what the session was marked with last
+}
+
+// inspect looks at the sessions behind one or two connections. It leaves no lock and no mark.
+func inspect(ctx context.Context, first, second *probe) error {
+	both := []*probe{first}
+	if second != nil {
+		both = append(both, second)
+	}
+	const looks = 3
+	for look := range looks {
+		for _, p := range both {
+			mark := strconv.FormatUint(rand.Uint64(), 36)
+			if look == looks-1 {
+				mark = ""
+			}
+			row, err := queries.DescribeSession(ctx, p, mark)
+			switch {
+			case err != nil:
+				return err
+			case row.Standby || row.ReadOnly:
+				return &UnsupportedError{"the server is read only (a standby, or default_transaction_read_only), and its advisory locks are its own", useTable}
+			case look > 0 && (row.PID != p.pid || row.Found != p.mark):
+				return pooled("a connection changed its session between two statements")
+			}
+			p.pid, p.mark = row.PID, mark
+		}
+		if second != nil && first.pid == second.pid {
+			return pooled("two connections share one session")
+		}
+	}
+	if second == nil {
+		return nil
+	}
+	probeKey := rand.Int64()
+	won, err := queries.ProbeLock(ctx, first, probeKey)
+	if err != nil {
+		return err
+	}
+	stolen, conflictErr := queries.ProbeConflict(ctx, second, probeKey)
+	unlocked, err := queries.ProbeUnlock(ctx, first, probeKey)
+	for try := 0; try < 20 && err == nil && !unlocked; try++ {
+		// A pooler has moved the first connection after all: look for the session with the lock.
+		if unlocked, err = queries.ProbeUnlock(ctx, both[try%2], probeKey); err == nil && unlocked {
+			return pooled("a connection changed its session between two statements")
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case conflictErr != nil:
+		return conflictErr
+	case !won || stolen || !unlocked:
+		return &UnsupportedError{fmt.Sprintf("advisory locks do not exclude here (won: %t, won again by another session: %t, unlocked: %t)", won, stolen, unlocked), useTable}
+	}
+	return nil
+}
+
+func pooled(how string) error {
+	return &UnsupportedError{"a pooler in transaction or statement mode is in between (" + how + ")", useTable}
+}

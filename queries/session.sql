@@ -1,0 +1,289 @@
+-- name: AcquireWithSession :one
+-- Makes one attempt of the hybrid backend, on a pinned connection: the advisory lock, the session's settings and the row in
+-- one statement. Answers one row; state tells what was found:
+--   busy     another session has the advisory lock; nothing was locked or changed
+--   free     the row was free. Granted, unless somebody created the row in the meantime: ask again, with have_lock
+--   held     this session has the lock now, but somebody else the row until it expires (a table-mode or Python worker)
+--   suspect  as held, but the row's evidence names a session of this server run: it may be dead. Wait for its bound of
+--            notice, and ask again with early
+--   alive    as suspect, and with early, but the server still lists that session
+--   pooled   as suspect, but that session is this very one: a pooler is in between
+--
+-- Locks:  the advisory lock of the key, for the session, not waiting. If won: the row, by its name alone, FOR UPDATE,
+--         for lock_timeout at the most. Not SKIP LOCKED and without a condition: the last holder unlocks inside its
+--         statement and commits after it, and whoever looked at conditions first would miss that row (H1).
+-- Writes: the row, if granted; the settings of the session, if the lock was won and they exist in this version.
+-- Sent:   by every attempt of a hybrid client; with have_lock after WaitForKey.
+WITH lock AS MATERIALIZED (
+    SELECT CASE WHEN @have_lock::boolean THEN true ELSE pg_catalog.pg_try_advisory_lock(@key::bigint) END AS won
+), wanted AS MATERIALIZED (
+    SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
+    FROM lock
+    CROSS JOIN pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s (key, value)
+    WHERE lock.won AND pg_catalog.current_setting(s.key, true) IS NOT NULL
+), changed AS MATERIALIZED (
+    SELECT
+        pg_catalog.jsonb_object_agg(wanted.name, wanted.old)::text AS old,
+        pg_catalog.count(pg_catalog.set_config(wanted.name, wanted.value, false)) AS n
+    FROM wanted
+), old AS MATERIALIZED (
+    SELECT l.task_name, l.owner_id, l.acquired_at, l.expires_at, l.heartbeat_at, l.token, l.session, l.metadata
+    FROM lock, changed, pglease_leases AS l
+    WHERE lock.won AND changed.n >= 0 AND l.task_name = @name::text
+    FOR UPDATE OF l
+), clock AS MATERIALIZED (
+    SELECT
+        pg_catalog.clock_timestamp() AS at,
+        pg_catalog.make_interval(secs => @ttl_seconds::double precision) AS ttl
+    FROM (SELECT pg_catalog.count(*) AS n FROM old) AS after_the_wait
+), decided AS MATERIALIZED (
+    SELECT
+        clock.at,
+        clock.at + clock.ttl AS expires_at,
+        GREATEST(old.token + 1, (EXTRACT(epoch FROM clock.at) * 1000000)::bigint) AS token,
+        CASE
+            WHEN NOT lock.won THEN 'busy'
+            WHEN old.task_name IS NULL OR old.expires_at <= clock.at THEN 'free'
+            WHEN
+                old.session IS NULL
+                OR old.session ->> 'owner' <> old.owner_id
+                OR old.session ->> 'token' <> old.token::text
+                OR old.session ->> 'acquired_us' <> ((EXTRACT(epoch FROM old.acquired_at) * 1000000)::bigint)::text
+                OR old.session ->> 'server_us' <> ((EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint)::text
+                THEN 'held'
+            WHEN old.session ->> 'pid' = pg_catalog.pg_backend_pid()::text THEN 'pooled'
+            WHEN NOT @early::boolean THEN 'suspect'
+            -- A session that began after the term is another one under the same pid.
+            WHEN EXISTS (
+                SELECT 1
+                FROM pg_catalog.pg_stat_activity AS a
+                WHERE
+                    a.pid::text = old.session ->> 'pid'
+                    AND (a.backend_start IS NULL OR a.backend_start <= old.acquired_at)
+            ) THEN 'alive'
+            ELSE 'free'
+        END AS state
+    FROM lock
+    CROSS JOIN clock
+    LEFT JOIN old ON true
+), granted AS (
+    INSERT INTO pglease_leases AS l (
+        task_name, owner_id, acquired_at, expires_at, heartbeat_at, token, session, metadata
+    )
+    SELECT
+        @name::text,
+        @owner::text,
+        d.at,
+        d.expires_at,
+        d.at,
+        d.token,
+        CASE WHEN @notice_ms::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+            'owner', @owner::text,
+            'token', d.token,
+            'acquired_us', (EXTRACT(epoch FROM d.at) * 1000000)::bigint,
+            'pid', pg_catalog.pg_backend_pid(),
+            'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
+            'notice_ms', @notice_ms::bigint
+        ) END,
+        (@metadata::text)::jsonb
+    FROM decided AS d
+    WHERE d.state = 'free'
+    ON CONFLICT (task_name) DO UPDATE SET
+        owner_id = excluded.owner_id,
+        acquired_at = excluded.acquired_at,
+        expires_at = excluded.expires_at,
+        heartbeat_at = excluded.heartbeat_at,
+        token = excluded.token,
+        session = excluded.session,
+        metadata = excluded.metadata
+    WHERE EXISTS (SELECT 1 FROM old) -- or else the row is somebody's who came between, and not locked by us
+    RETURNING l.acquired_at, l.expires_at, l.token
+)
+SELECT
+    d.state::text AS state,
+    (g.token IS NOT NULL)::boolean AS granted,
+    COALESCE(c.old, '{}')::text AS old_settings,
+    pg_catalog.pg_backend_pid()::integer AS pid,
+    COALESCE(o.owner_id, s.owner_id, '')::text AS owner_id,
+    COALESCE(g.acquired_at, o.acquired_at, s.acquired_at, d.at)::timestamptz AS acquired_at,
+    GREATEST(LEAST(COALESCE(g.expires_at, o.expires_at, s.expires_at, d.at), timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
+    COALESCE(o.heartbeat_at, s.heartbeat_at, d.at)::timestamptz AS heartbeat_at,
+    COALESCE(g.token, o.token, s.token, 0)::bigint AS token,
+    COALESCE(o.session::text, s.session::text, '')::text AS session,
+    COALESCE(o.metadata::text, s.metadata::text, '')::text AS metadata,
+    d.at::timestamptz AS observed_at,
+    CASE WHEN g.token IS NULL THEN '' ELSE COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '') END::text AS xid
+FROM decided AS d
+CROSS JOIN changed AS c
+LEFT JOIN granted AS g ON true
+LEFT JOIN old AS o ON true
+LEFT JOIN pglease_leases AS s ON d.state = 'busy' AND s.task_name = @name::text;
+
+-- name: WaitForKey :exec
+-- Waits for the advisory lock of a key, for one slice at the most (55P03 after it), and takes nothing else: the snapshot of
+-- a statement is older than its wait, so the row is left to a statement of its own (H2). While it waits, the session holds
+-- back the server's oldest snapshot; that is why slices are short.
+-- Locks:  the advisory lock, for the session. After any error it may be held all the same (T1).
+-- Sent:   by a hybrid client that waits, after an attempt that found the key busy; by one waiter per name and client.
+WITH bound AS MATERIALIZED (
+    SELECT pg_catalog.set_config('lock_timeout', @slice_ms::text, true) AS slice_ms
+)
+SELECT pg_catalog.pg_advisory_lock(@key::bigint) FROM bound;
+
+-- name: RenewWithSession :one
+-- Renews the term of a hybrid lease on its pinned connection, and tells which session it is by now: the advisory lock lives
+-- and dies with it.
+-- Locks:  the row FOR NO KEY UPDATE, not waiting. Writes: expires_at and heartbeat_at (HOT).
+-- Sent:   by the heartbeat, once for each hybrid lease.
+WITH locked AS MATERIALIZED (
+    SELECT l.task_name
+    FROM pglease_leases AS l
+    WHERE
+        l.task_name = @name::text
+        AND l.owner_id = @owner::text
+        AND l.token = @token::bigint
+        AND l.expires_at > pg_catalog.clock_timestamp()
+        AND l.heartbeat_at < l.expires_at
+    FOR NO KEY UPDATE SKIP LOCKED
+), clock AS MATERIALIZED (
+    SELECT
+        pg_catalog.clock_timestamp() AS at,
+        pg_catalog.make_interval(secs => @ttl_seconds::double precision) AS ttl
+), renewed AS (
+    UPDATE pglease_leases AS l
+    SET expires_at = clock.at + clock.ttl, heartbeat_at = clock.at
+    FROM locked, clock
+    WHERE l.task_name = locked.task_name
+    RETURNING l.expires_at
+)
+SELECT
+    pg_catalog.pg_backend_pid()::integer AS pid,
+    (renewed.expires_at IS NOT NULL)::boolean AS renewed,
+    (EXISTS (
+        SELECT 1
+        FROM pglease_leases AS l
+        WHERE
+            l.task_name = @name::text
+            AND l.owner_id = @owner::text
+            AND l.token = @token::bigint
+            AND l.expires_at > pg_catalog.clock_timestamp()
+            AND l.heartbeat_at < l.expires_at
+    ))::boolean AS current,
+    COALESCE(renewed.expires_at, clock.at)::timestamptz AS expires_at,
+    COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
+FROM clock
+LEFT JOIN renewed ON true;
+
+-- name: ReleaseWithSession :one
+-- Ends the term of a hybrid lease on its pinned connection: the row as ReleaseLease does, then the advisory lock, then the
+-- session's settings. The order is forced: unlocked before the row is written, the next holder could take the row in
+-- between, and this statement would end that one's term.
+-- Locks:  the row FOR NO KEY UPDATE, for lock_timeout at the most. Gives up the advisory lock.
+-- Sent:   by Release, Do, Close and whatever ends a hybrid lease.
+WITH released AS (
+    UPDATE pglease_leases AS l
+    SET
+        expires_at = GREATEST(
+            LEAST(pg_catalog.statement_timestamp(), l.expires_at),
+            l.acquired_at + pg_catalog.make_interval(secs => @min_hold_seconds::double precision)
+        ),
+        heartbeat_at = GREATEST(
+            LEAST(pg_catalog.statement_timestamp(), l.expires_at),
+            l.acquired_at + pg_catalog.make_interval(secs => @min_hold_seconds::double precision)
+        ),
+        session = NULL
+    WHERE
+        l.task_name = @name::text
+        AND l.owner_id = @owner::text
+        AND l.token = @token::bigint
+        AND l.expires_at > pg_catalog.clock_timestamp()
+        AND l.heartbeat_at < l.expires_at
+    RETURNING 1 AS one
+), counted AS MATERIALIZED (
+    SELECT pg_catalog.count(*) AS n FROM released
+), unlocked AS MATERIALIZED (
+    SELECT counted.n, pg_catalog.pg_advisory_unlock(@key::bigint) AS yes FROM counted
+), restored AS MATERIALIZED (
+    SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
+    FROM unlocked, pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s
+)
+SELECT
+    unlocked.n::bigint AS released,
+    unlocked.yes::boolean AS unlocked,
+    pg_catalog.pg_backend_pid()::integer AS pid
+FROM unlocked, restored;
+
+-- name: UnlockKey :one
+-- Gives up the advisory lock of a key, says whether this session had it, and restores the session's settings.
+-- Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won.
+WITH unlocked AS MATERIALIZED (
+    SELECT pg_catalog.pg_advisory_unlock(@key::bigint) AS yes
+), restored AS MATERIALIZED (
+    SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
+    FROM unlocked, pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s
+)
+SELECT unlocked.yes::boolean AS unlocked FROM unlocked, restored;
+
+-- name: KeyHolder :one
+-- Finds the session that holds the advisory lock of a key, and what the row of the name says of it. No row: nobody does.
+-- A pure read.
+-- Sent:   by a hybrid waiter that finds the key busy though the row has expired: the holder may hang.
+SELECT
+    k.pid::integer AS pid,
+    COALESCE((EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint, 0)::bigint AS started_us,
+    COALESCE(l.token, 0)::bigint AS token,
+    (l.task_name IS NULL OR l.expires_at <= pg_catalog.clock_timestamp())::boolean AS expired,
+    COALESCE(
+        l.session ->> 'pid' = k.pid::text
+        AND l.session ->> 'owner' = l.owner_id
+        AND l.session ->> 'token' = l.token::text
+        AND l.session ->> 'acquired_us' = ((EXTRACT(epoch FROM l.acquired_at) * 1000000)::bigint)::text
+        AND a.backend_start <= l.acquired_at,
+        false
+    )::boolean AS named
+FROM pg_catalog.pg_locks AS k
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
+LEFT JOIN pglease_leases AS l ON l.task_name = @name::text
+WHERE
+    k.locktype = 'advisory'
+    AND k.granted
+    AND k.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+    AND k.objsubid = 1
+    AND ((k.classid::bigint << 32) | k.objid::bigint) = @key::bigint
+    AND k.pid <> pg_catalog.pg_backend_pid()
+LIMIT 1;
+
+-- name: EvictKeyHolder :one
+-- Ends the session that holds the advisory lock of a key although the row has expired: its process hangs, or is stopped.
+-- Looks everything up again in the same statement: the lock, the pid and the start of the session, that the row is still
+-- in the term that was looked at, expired, and locked by nobody. No row: something has changed; nothing was done.
+-- Locks:  the row FOR UPDATE for the length of the statement, not waiting.
+-- Needs:  membership in the session's role, or in pg_signal_backend; 42501 without.
+-- Sent:   by a hybrid waiter, after KeyHolder: at once if the row's evidence names that session, or else if it held the key
+--         at two looks 5 s apart (a table-mode worker may have had the row in between, H4).
+WITH found AS MATERIALIZED (
+    SELECT k.pid
+    FROM pg_catalog.pg_locks AS k
+    JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
+    WHERE
+        k.locktype = 'advisory'
+        AND k.granted
+        AND k.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+        AND k.objsubid = 1
+        AND ((k.classid::bigint << 32) | k.objid::bigint) = @key::bigint
+        AND k.pid = @pid::integer
+        AND (EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint = @started_us::bigint
+), expired AS MATERIALIZED (
+    SELECT l.task_name
+    FROM pglease_leases AS l
+    WHERE
+        l.task_name = @name::text
+        AND l.token = @token::bigint
+        AND l.expires_at <= pg_catalog.clock_timestamp()
+    FOR UPDATE SKIP LOCKED
+)
+SELECT pg_catalog.pg_terminate_backend(found.pid)::boolean AS terminated
+FROM found
+WHERE
+    EXISTS (SELECT 1 FROM expired)
+    OR NOT EXISTS (SELECT 1 FROM pglease_leases AS l WHERE l.task_name = @name::text);
