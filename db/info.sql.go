@@ -21,24 +21,34 @@ SELECT
     l.token,
     COALESCE(l.session::text, '')::text AS session,
     COALESCE(l.metadata::text, '')::text AS metadata,
-    pg_catalog.clock_timestamp()::timestamptz AS observed_at
+    pg_catalog.clock_timestamp()::timestamptz AS observed_at,
+    COALESCE(a.pid, 0)::integer AS session_pid,
+    COALESCE(a.client_addr::text, '')::text AS session_client,
+    COALESCE(a.application_name, '')::text AS session_application
 FROM pglease_leases AS l
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON
+    a.pid::text = l.session ->> 'pid'
+    AND (a.backend_start IS NULL OR a.backend_start <= l.acquired_at)
 WHERE l.task_name = $1::text
 `
 
 type GetLeaseRow struct {
-	TaskName    string
-	OwnerID     string
-	AcquiredAt  time.Time
-	ExpiresAt   time.Time
-	HeartbeatAt time.Time
-	Token       int64
-	Session     string
-	Metadata    string
-	ObservedAt  time.Time
+	TaskName           string
+	OwnerID            string
+	AcquiredAt         time.Time
+	ExpiresAt          time.Time
+	HeartbeatAt        time.Time
+	Token              int64
+	Session            string
+	Metadata           string
+	ObservedAt         time.Time
+	SessionPID         int32
+	SessionClient      string
+	SessionApplication string
 }
 
-// Reads one row, held or not. A pure read.
+// Reads one row, held or not, and what the server knows of the session that its evidence names: the client's address and
+// the application's name only if the role may see them. A pure read.
 // Sent:   by Get, and to say who stands in the way when ForceRelease was refused.
 //
 // An operator may have written infinity, which Go's time has no value for: expires_at is cut to what it has.
@@ -55,6 +65,9 @@ func (q *Queries) GetLease(ctx context.Context, db DBTX, name string) (GetLeaseR
 		&i.Session,
 		&i.Metadata,
 		&i.ObservedAt,
+		&i.SessionPID,
+		&i.SessionClient,
+		&i.SessionApplication,
 	)
 	return i, err
 }
@@ -69,8 +82,14 @@ SELECT
     l.token,
     COALESCE(l.session::text, '')::text AS session,
     COALESCE(l.metadata::text, '')::text AS metadata,
-    pg_catalog.clock_timestamp()::timestamptz AS observed_at
+    pg_catalog.clock_timestamp()::timestamptz AS observed_at,
+    COALESCE(a.pid, 0)::integer AS session_pid,
+    COALESCE(a.client_addr::text, '')::text AS session_client,
+    COALESCE(a.application_name, '')::text AS session_application
 FROM pglease_leases AS l
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON
+    a.pid::text = l.session ->> 'pid'
+    AND (a.backend_start IS NULL OR a.backend_start <= l.acquired_at)
 WHERE
     ($1::boolean OR l.expires_at > pg_catalog.clock_timestamp())
     AND pg_catalog.starts_with(l.task_name::text, $2::text)
@@ -85,18 +104,21 @@ type ListLeasesParams struct {
 }
 
 type ListLeasesRow struct {
-	TaskName    string
-	OwnerID     string
-	AcquiredAt  time.Time
-	ExpiresAt   time.Time
-	HeartbeatAt time.Time
-	Token       int64
-	Session     string
-	Metadata    string
-	ObservedAt  time.Time
+	TaskName           string
+	OwnerID            string
+	AcquiredAt         time.Time
+	ExpiresAt          time.Time
+	HeartbeatAt        time.Time
+	Token              int64
+	Session            string
+	Metadata           string
+	ObservedAt         time.Time
+	SessionPID         int32
+	SessionClient      string
+	SessionApplication string
 }
 
-// Reads the rows whose names begin with a prefix, in byte order of their names. A pure read.
+// Reads the rows whose names begin with a prefix, in byte order of their names, as GetLease does. A pure read.
 // Sent:   by List.
 func (q *Queries) ListLeases(ctx context.Context, db DBTX, arg ListLeasesParams) ([]ListLeasesRow, error) {
 	rows, err := db.QueryContext(ctx, ListLeases, arg.WithExpired, arg.Prefix, arg.MaxRows)
@@ -117,6 +139,9 @@ func (q *Queries) ListLeases(ctx context.Context, db DBTX, arg ListLeasesParams)
 			&i.Session,
 			&i.Metadata,
 			&i.ObservedAt,
+			&i.SessionPID,
+			&i.SessionClient,
+			&i.SessionApplication,
 		); err != nil {
 			return nil, err
 		}

@@ -293,7 +293,7 @@ SET
     heartbeat_at = LEAST(pg_catalog.statement_timestamp(), l.expires_at),
     session = NULL
 WHERE
-    l.task_name = $1::text
+    l.task_name IN (SELECT n.value FROM pg_catalog.jsonb_array_elements_text(($1::text)::jsonb) AS n (value))
     AND l.owner_id = $2::text
     AND l.metadata ->> 'attempt' = $3::text
     AND l.expires_at > pg_catalog.clock_timestamp()
@@ -301,7 +301,7 @@ WHERE
 `
 
 type WithdrawLeaseParams struct {
-	Name    string
+	Names   string
 	Owner   string
 	Attempt string
 }
@@ -309,10 +309,11 @@ type WithdrawLeaseParams struct {
 // Takes back the grant of an attempt whose answer never arrived, so that the name is not held by nobody until its TTL.
 // The owner is new with each client and the attempt counts within it: no other term can match.
 //
+// Takes:  the names that were asked for, as a JSON array of strings.
 // Locks, writes: as ReleaseLease. No row: the attempt was not granted, or its term is over.
 // Sent:   in the background, after an acquire that was cancelled or failed on its way.
 func (q *Queries) WithdrawLease(ctx context.Context, db DBTX, arg WithdrawLeaseParams) (int64, error) {
-	result, err := db.ExecContext(ctx, WithdrawLease, arg.Name, arg.Owner, arg.Attempt)
+	result, err := db.ExecContext(ctx, WithdrawLease, arg.Names, arg.Owner, arg.Attempt)
 	if err != nil {
 		return 0, err
 	}

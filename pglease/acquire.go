@@ -30,7 +30,7 @@ func (c *Client) TryAcquire(ctx context.Context, name string, opts ...AcquireOpt
 		return nil, err
 	}
 	defer c.end()
-	l, _, err := c.tryOnce(ctx, name, config, false)
+	l, _, err := c.tryOnce(ctx, []string{name}, config, false)
 	return l, err
 }
 
@@ -42,32 +42,40 @@ func (c *Client) admit(name string, opts []AcquireOption) (leaseConfig, error) {
 	return c.leaseConfig(opts)
 }
 
-// tryOnce makes one attempt, and a lease of a grant. If wait is set, a backend that can wait does so for a moment; waited
+// tryOnce makes one attempt to get one of the names, and a lease of a grant. If wait is set, a backend that can wait does so for a moment; waited
 // tells that it has.
-func (c *Client) tryOnce(ctx context.Context, name string, config leaseConfig, wait bool) (l *Lease, waited bool, err error) {
+func (c *Client) tryOnce(ctx context.Context, names []string, config leaseConfig, wait bool) (l *Lease, waited bool, err error) {
 	begun := time.Now()
 	defer func() {
-		e := Event{Kind: EventAcquire, Name: name, Start: begun, Err: err}
+		e := Event{Kind: EventAcquire, Name: names[0], Start: begun, Err: err}
 		if l != nil {
-			e.Token = l.term.Token
+			e.Name, e.Token = l.term.Name, l.term.Token
 		}
 		c.observe(ctx, e)
 	}()
 	if err := ctx.Err(); err != nil {
 		return nil, false, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
 	}
-	request := Request{Name: name, Owner: c.owner, Attempt: c.attempt.Add(1), TTL: config.ttl, Metadata: config.metadata}
+	request := Request{Name: names[0], Others: names[1:], Owner: c.owner, Attempt: c.attempt.Add(1), TTL: config.ttl, Metadata: config.metadata, reserved: config.reserved}
 	type answer struct {
 		Grant
 		waited bool
 	}
-	a, err := call(ctx, c, Zombie{Name: name, Kind: ZombieCall},
+	a, err := call(ctx, c, "acquire", Zombie{Name: names[0], Kind: ZombieCall},
 		func(ctx context.Context) (a answer, err error) {
-			if p, ok := c.backend.(patient); ok && wait {
-				a.Grant, a.waited, err = p.acquireWaiting(ctx, request)
-			} else {
-				a.Grant, err = c.backend.Acquire(ctx, request)
+			switch b := c.backend.(type) {
+			case patient:
+				if wait && len(names) == 1 {
+					a.Grant, a.waited, err = b.acquireWaiting(ctx, request)
+					return a, err
+				}
+			case chooser:
+				if len(names) > 1 {
+					a.Grant, err = b.acquireAny(ctx, request, names)
+					return a, err
+				}
 			}
+			a.Grant, err = c.attemptAny(ctx, request, names)
 			return a, err
 		},
 		func(a answer, err error) { c.undo(request, a.Grant, err) })
@@ -79,7 +87,7 @@ func (c *Client) tryOnce(ctx context.Context, name string, config leaseConfig, w
 	}
 	if !trust.Deadline(trust.At(a.Start), config.ttl, config.margin).After(trust.Now()) { // C7
 		c.undo(request, a.Grant, nil)
-		return nil, false, &BackendError{Op: "acquire", text: fmt.Sprintf("the grant of %q came too late to be trusted", name), unsent: true}
+		return nil, false, &BackendError{Op: "acquire", text: fmt.Sprintf("the grant of %q came too late to be trusted", a.Term.Name), unsent: true}
 	}
 	l = c.newLease(ctx, a.Grant, config)
 	if !c.adopt(l) {
@@ -90,7 +98,7 @@ func (c *Client) tryOnce(ctx context.Context, name string, config leaseConfig, w
 		c.discard(l)
 		return nil, false, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
 	}
-	c.log.Debug("lease acquired", zap.String("name", name), zap.Int64("token", l.term.Token), zap.Duration("ttl", config.ttl))
+	c.log.Debug("lease acquired", zap.String("name", l.term.Name), zap.Int64("token", l.term.Token), zap.Duration("ttl", config.ttl))
 	return l, false, nil
 }
 
@@ -116,7 +124,7 @@ func (c *Client) undo(r Request, g Grant, err error) {
 			if n > 1 && !pause(ctx, backoff.Exponential(n, 100*time.Millisecond, time.Second)) {
 				break
 			}
-			undone, undoErr = call(ctx, c, Zombie{Name: r.Name, Token: g.Term.Token, Kind: ZombieCall},
+			undone, undoErr = call(ctx, c, "withdraw", Zombie{Name: r.Name, Token: g.Term.Token, Kind: ZombieCall},
 				func(ctx context.Context) (bool, error) {
 					if err == nil {
 						err := c.backend.Release(ctx, g.Term, 0)
@@ -126,7 +134,7 @@ func (c *Client) undo(r Request, g Grant, err error) {
 				}, nil)
 		}
 		if undone {
-			wakeWaiters(r.Name)
+			c.wakeWaiters(r.Name)
 		}
 		if undone || undoErr != nil {
 			c.observe(ctx, Event{Kind: EventWithdraw, Name: r.Name, Token: g.Term.Token, Start: begun, Err: undoErr})

@@ -16,10 +16,13 @@ type Term struct {
 // A Request is one attempt to acquire a lease.
 type Request struct {
 	Name     string
+	Others   []string // names that would do as well; Withdraw looks for them too
 	Owner    string
 	Attempt  int64 // distinguishes the attempts of one owner
 	TTL      time.Duration
 	Metadata map[string]string
+
+	reserved *reservation // what AcquireAll has reserved for it, or nil
 }
 
 // A Grant is the beginning of a term.
@@ -62,6 +65,17 @@ type patient interface {
 	// acquireWaiting makes an attempt as Acquire does, and waits a few seconds at the most if it has to. waited reports that
 	// it has, so that the next attempt may follow at once.
 	acquireWaiting(ctx context.Context, r Request) (g Grant, waited bool, err error)
+}
+
+// chooser is a backend that can choose a free one of several names in one round trip.
+type chooser interface {
+	acquireAny(ctx context.Context, r Request, names []string) (Grant, error)
+}
+
+// reserver is a backend whose leases cost connections, of which there may not be enough.
+type reserver interface {
+	// reserve waits until n connections can be had at once, or says why they cannot.
+	reserve(ctx context.Context, n int) (*reservation, error)
 }
 
 // A Backend keeps leases. It is the authority: its clock alone decides about expiry. Clients see to trust, heartbeats,

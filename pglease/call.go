@@ -2,6 +2,7 @@ package pglease
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -12,24 +13,30 @@ const callTimeout = 5 * time.Second
 // for one that does to return, short enough that the caller's deadline still means something (T3).
 const driverGrace = 100 * time.Millisecond
 
-// call runs f on a goroutine of its own and returns when f does, or soon after ctx has ended, whichever is first: a
-// driver may ignore its context for as long as the other side is silent. Then z is reported as a zombie until f returns,
-// and late, if not nil, is given what f returned.
-func call[T any](ctx context.Context, c *Client, z Zombie, f func(context.Context) (T, error), late func(T, error)) (T, error) {
+// call runs f on a goroutine of its own and returns when f does, or soon after ctx has ended, or the time of a statement of f
+// (see limit), whichever is first: a driver may ignore its context for as long as the other side is silent. Then z is
+// reported as a zombie until f returns, and late, if not nil, is given what f returned.
+//
+// An error of f that is none of ours becomes a *BackendError: a backend that is not this package's cannot make one.
+func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(context.Context) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
 	z.Since = time.Now()
+	overdue := make(chan struct{}, 1)
 	go func() {
-		value, err := f(ctx)
-		done <- result{value, err}
+		value, err := f(context.WithValue(ctx, overdueKey{}, overdue))
+		done <- result{value, c.own(op, err)}
 	}()
+	ended := ctx.Err
 	select {
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
+	case <-overdue:
+		ended = func() error { return context.DeadlineExceeded }
 	}
 	grace := time.NewTimer(driverGrace)
 	defer grace.Stop()
@@ -38,14 +45,51 @@ func call[T any](ctx context.Context, c *Client, z Zombie, f func(context.Contex
 		return r.value, r.err
 	case <-grace.C:
 	}
-	ended := c.expectEnd(z)
+	notZombie := c.expectEnd(z)
 	go func() {
 		r := <-done
-		ended()
+		notZombie()
 		if late != nil {
 			late(r.value, r.err)
 		}
 	}()
 	var zero T
-	return zero, &BackendError{Op: string(z.Kind), text: "the driver does not return: " + ctx.Err().Error(), cause: ctx.Err}
+	return zero, &BackendError{Op: op, text: "the driver does not return: " + ended().Error(), cause: ended}
+}
+
+// overdueKey is the key of the channel by which limit tells call.
+type overdueKey struct{}
+
+// limit returns a context for one statement, which ends after d. The driver should return then; if it does not, call gives
+// it up, even if the caller's context never ends (T3).
+func limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	limited, cancel := context.WithTimeout(ctx, d)
+	overdue, ok := ctx.Value(overdueKey{}).(chan struct{})
+	if !ok {
+		return limited, cancel
+	}
+	stop := context.AfterFunc(limited, func() {
+		select {
+		case overdue <- struct{}{}:
+		default:
+		}
+	})
+	return limited, func() { stop(); cancel() }
+}
+
+// own makes an error of a backend one of this package's.
+func (c *Client) own(op string, err error) error {
+	var (
+		b *BackendError
+		u *UnsupportedError
+	)
+	if err == nil || errors.As(err, &b) || errors.As(err, &u) {
+		return err
+	}
+	for _, ours := range []error{ErrHeld, ErrLost, ErrReleased, ErrNotFound, ErrNoSchema, ErrInvalidName, ErrClosed} {
+		if errors.Is(err, ours) {
+			return err
+		}
+	}
+	return newBackendError(op, err, c.redact)
 }

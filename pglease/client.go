@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -22,6 +23,8 @@ import (
 // and database, and Close it.
 type Client struct {
 	backend  Backend
+	store    any // tells the leases of this client from those of others in this process; see place
+	redact   *redact.Redactor
 	owner    string
 	options  leaseOptions // the defaults as they were said: a lease's own options are laid over them
 	defaults leaseConfig  // the same, complete
@@ -85,6 +88,7 @@ func New(d DB, opts ...Option) (*Client, error) {
 	r := redact.New(o.secrets...)
 	c := &Client{
 		backend:   o.backend,
+		redact:    r,
 		owner:     owner,
 		attempts:  o.attempts,
 		base:      o.base,
@@ -109,6 +113,9 @@ func New(d DB, opts ...Option) (*Client, error) {
 		c.backend = h
 	case c.backend == nil:
 		c.backend = newTableBackend(d, r)
+	}
+	if b := o.backend; b != nil && reflect.TypeOf(b).Comparable() {
+		c.store = b
 	}
 	about := aboutThisProcess()
 	maps.Copy(about, defaults.metadata)
@@ -139,20 +146,20 @@ func aboutThisProcess() map[string]string {
 //
 // A table of that name that cannot be upgraded is an *UnsupportedError; a missing right is a *BackendError.
 func (c *Client) EnsureSchema(ctx context.Context) error {
-	_, err := operate(ctx, c, "", func(ctx context.Context) (struct{}, error) {
+	_, err := operate(ctx, c, "ensure schema", "", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, c.backend.EnsureSchema(ctx)
 	})
 	return err
 }
 
 // operate makes one call of the backend that concerns no lease of the client's own.
-func operate[T any](ctx context.Context, c *Client, name string, f func(context.Context) (T, error)) (T, error) {
+func operate[T any](ctx context.Context, c *Client, op, name string, f func(context.Context) (T, error)) (T, error) {
 	if err := c.begin(); err != nil {
 		var zero T
 		return zero, err
 	}
 	defer c.end()
-	return call(ctx, c, Zombie{Name: name, Kind: ZombieCall}, f, nil)
+	return call(ctx, c, op, Zombie{Name: name, Kind: ZombieCall}, f, nil)
 }
 
 // begin counts a call that is under way, or returns ErrClosed.
@@ -200,7 +207,7 @@ func (c *Client) Get(ctx context.Context, name string) (Info, error) {
 	if err := checkName(name); err != nil {
 		return Info{}, err
 	}
-	return operate(ctx, c, name, func(ctx context.Context) (Info, error) { return c.backend.Get(ctx, name) })
+	return operate(ctx, c, "get", name, func(ctx context.Context) (Info, error) { return c.backend.Get(ctx, name) })
 }
 
 // List reads the rows of held leases, in byte order of their names. Options: WithExpired, WithPrefix, WithLimit.
@@ -215,7 +222,7 @@ func (c *Client) List(ctx context.Context, opts ...ListOption) ([]Info, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
-	return operate(ctx, c, o.prefix, func(ctx context.Context) ([]Info, error) {
+	return operate(ctx, c, "list", o.prefix, func(ctx context.Context) ([]Info, error) {
 		return c.backend.List(ctx, o.prefix, o.limit, o.expired)
 	})
 }
@@ -235,10 +242,12 @@ func (c *Client) ForceRelease(ctx context.Context, name string, opts ...ForceOpt
 		}
 		opt.applyForce(&o)
 	}
-	info, err := operate(ctx, c, name, func(ctx context.Context) (Info, error) { return c.backend.ForceRelease(ctx, name, o.ifToken) })
+	info, err := operate(ctx, c, "force release", name, func(ctx context.Context) (Info, error) {
+		return c.backend.ForceRelease(ctx, name, o.ifToken)
+	})
 	if err == nil {
 		c.log.Warn("lease released by force", zap.String("name", name), zap.String("from", info.Owner), zap.Int64("token", info.Token))
-		wakeWaiters(name)
+		c.wakeWaiters(name)
 	}
 	return info, err
 }
@@ -255,7 +264,7 @@ func (c *Client) DeleteExpired(ctx context.Context, olderThan time.Duration) (in
 	}
 	var total int64
 	for {
-		n, err := operate(ctx, c, "", func(ctx context.Context) (int64, error) {
+		n, err := operate(ctx, c, "delete expired", "", func(ctx context.Context) (int64, error) {
 			return c.backend.DeleteExpired(ctx, olderThan, deleteBatch)
 		})
 		total += n

@@ -48,9 +48,14 @@ func (c *Client) Close(ctx context.Context) error {
 	select {
 	case <-c.idle:
 	case <-ctx.Done():
-		if running := c.running(); len(running) > 0 {
+		if running, calls := c.running(); len(running) > 0 {
 			errs = append(errs, fmt.Errorf("still running under their leases: %q", running))
+		} else if calls > 0 {
+			errs = append(errs, fmt.Errorf("calls still under way: %d", calls))
 		}
+		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		ctx = fresh
 	}
 	errs = append(errs, c.releaseAll(ctx)...)
 	if err := c.backend.Close(ctx); err != nil {
@@ -58,9 +63,6 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	if len(errs) == 0 {
 		return nil
-	}
-	if ctx.Err() != nil {
-		errs = append(errs, ctx.Err())
 	}
 	return fmt.Errorf("pglease: close: %w", errors.Join(errs...))
 }
@@ -71,19 +73,19 @@ func (c *Client) isClosed() bool {
 	return c.closed
 }
 
-// running names the tasks that have not ended.
-func (c *Client) running() []string {
+// running names the tasks that have not ended, and counts the calls, those of the tasks included.
+func (c *Client) running() (names []string, calls int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var names []string
 	for t := range c.tasks {
 		names = append(names, t.name)
 	}
 	slices.Sort(names)
-	return names
+	return names, c.active
 }
 
-// releaseAll releases what is held, and returns the failures. A lease that turns out to be lost is no failure.
+// releaseAll releases what is held, and returns the failures. A lease that turns out to be lost is no failure. When ctx
+// ends, the rest is left to expire: a Release of each on a context of its own could take for ever.
 func (c *Client) releaseAll(ctx context.Context) (errs []error) {
 	c.mu.Lock()
 	leases := make(chan *Lease, len(c.leases))
@@ -97,7 +99,13 @@ func (c *Client) releaseAll(ctx context.Context) (errs []error) {
 	for range min(releasers, len(leases)) {
 		wg.Go(func() {
 			for l := range leases {
-				if err := l.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
+				err := ctx.Err()
+				if err == nil {
+					err = l.Release(ctx)
+				} else {
+					l.abandon()
+				}
+				if err != nil && !errors.Is(err, ErrLost) {
 					mu.Lock()
 					errs = append(errs, fmt.Errorf("not released, held until its TTL ends: %q: %w", l.term.Name, err))
 					mu.Unlock()

@@ -15,6 +15,7 @@ type leaseConfig struct {
 	ttl, beat, margin, poll, minHold time.Duration
 	metadata                         map[string]string
 	onLost                           func(*Lease, error)
+	reserved                         *reservation // of AcquireAll, or nil
 }
 
 // config completes o by the defaults, or says everything that is wrong with it.
@@ -25,8 +26,8 @@ func (o leaseOptions) config() (leaseConfig, error) {
 		if said == nil {
 			return
 		}
-		if *said < minDuration {
-			errs = append(errs, fmt.Errorf("pglease: %s(%v): at least %v is needed", option, *said, minDuration))
+		if *said < minDuration || *said > maxDuration {
+			errs = append(errs, fmt.Errorf("pglease: %s(%v): it must be between %v and %v", option, *said, minDuration, maxDuration))
 		}
 		*to = *said
 	}
@@ -35,8 +36,8 @@ func (o leaseOptions) config() (leaseConfig, error) {
 	set("WithHeartbeatInterval", o.beat, &c.beat)
 	set("WithSafetyMargin", o.margin, &c.margin)
 	set("WithPollInterval", o.poll, &c.poll)
-	if o.minHold < 0 {
-		errs = append(errs, fmt.Errorf("pglease: WithMinHold(%v): it cannot be negative", o.minHold))
+	if o.minHold < 0 || o.minHold > maxDuration {
+		errs = append(errs, fmt.Errorf("pglease: WithMinHold(%v): it must be between 0 and %v", o.minHold, maxDuration))
 	}
 	switch {
 	case len(errs) > 0:

@@ -21,7 +21,14 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	if fn == nil {
 		return errNilFunc
 	}
-	o, config, err := c.admitDo(name, opts)
+	o := doOptions{lease: c.options}
+	for _, opt := range opts {
+		if opt == nil {
+			return errNilOption
+		}
+		opt.applyDo(&o)
+	}
+	config, err := c.checkDo(name, o)
 	if err != nil {
 		return err
 	}
@@ -29,6 +36,24 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 		return err
 	}
 	defer c.end()
+	return c.doOnce(ctx, name, o, config, fn)
+}
+
+var errNilFunc = errors.New("pglease: the function is nil")
+
+// checkDo completes what Do or Go was given, or says what is wrong with it. It does no I/O.
+func (c *Client) checkDo(name string, o doOptions) (leaseConfig, error) {
+	if err := errors.Join(o.errs...); err != nil {
+		return leaseConfig{}, err
+	}
+	if err := checkName(name); err != nil {
+		return leaseConfig{}, err
+	}
+	return o.lease.config()
+}
+
+// doOnce acquires as the options say, runs fn and releases.
+func (c *Client) doOnce(ctx context.Context, name string, o doOptions, config leaseConfig, fn func(context.Context, *Lease) error) error {
 	l, err := c.acquireFor(ctx, name, o, config)
 	if err != nil {
 		if o.wait == waitSkip && errors.Is(err, ErrHeld) {
@@ -39,38 +64,18 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return c.runTask(ctx, l, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-var errNilFunc = errors.New("pglease: the function is nil")
-
-func (c *Client) admitDo(name string, opts []DoOption) (doOptions, leaseConfig, error) {
-	o := doOptions{lease: c.options}
-	for _, opt := range opts {
-		if opt == nil {
-			return o, leaseConfig{}, errNilOption
-		}
-		opt.applyDo(&o)
-	}
-	if err := errors.Join(o.errs...); err != nil {
-		return o, leaseConfig{}, err
-	}
-	if err := checkName(name); err != nil {
-		return o, leaseConfig{}, err
-	}
-	config, err := o.lease.config()
-	return o, config, err
-}
-
 // acquireFor tries or waits, as the options say.
 func (c *Client) acquireFor(ctx context.Context, name string, o doOptions, config leaseConfig) (*Lease, error) {
 	if o.wait != waitFor {
-		l, _, err := c.tryOnce(ctx, name, config, false)
+		l, _, err := c.tryOnce(ctx, []string{name}, config, false)
 		return l, err
 	}
 	if o.limit == 0 {
-		return c.wait(ctx, name, config)
+		return c.wait(ctx, []string{name}, config)
 	}
 	limited, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	l, err := c.wait(limited, name, config)
+	l, err := c.wait(limited, []string{name}, config)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		// The limit is not ctx's deadline: what the caller wants to know is why it was reached.
 		var held *HeldError
@@ -135,8 +140,11 @@ func (c *Client) runTask(ctx context.Context, l *Lease, fn func(context.Context)
 // joinRelease joins the error of a task and that of the release of its lease, without saying a loss twice.
 func joinRelease(err, release error) error {
 	var lost *LostError
-	if errors.As(release, &lost) && errors.Is(err, lost) {
+	switch {
+	case release == nil, errors.As(release, &lost) && errors.Is(err, lost):
 		return err
+	case err == nil:
+		return release
 	}
 	return errors.Join(err, release)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pglease/pglease-go/pglease/internal/redact"
 )
@@ -34,6 +35,7 @@ const (
 	stateInvalidCatalog     = "3D000"
 	stateInvalidPassword    = "28P01"
 	stateQueryCanceled      = "57014"
+	stateTransactionTimeout = "25P04"
 	stateInvalidAuth        = "28000"
 )
 
@@ -89,10 +91,28 @@ func (t *tableBackend) fault(ctx context.Context, op string, err error) error {
 	case stateUndefinedTable, stateUndefinedColumn, stateSchemaMissing:
 		return t.noSchema(ctx, err)
 	}
-	return newBackendError(op, err, t.redact)
+	e := newBackendError(op, err, t.redact)
+	if end := endOf(ctx); end != nil { // drivers tell of that in ways of their own: 57014, an i/o timeout, a bad connection
+		e.cause = func() error { return errors.Join(err, end) }
+	}
+	return e
+}
+
+// endOf is ctx.Err, also in the moment in which a deadline has struck a connection and not yet the context.
+func endOf(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 func (t *tableBackend) noSchema(ctx context.Context, err error) error {
+	// It waits for a connection of the pool, whose last one may be the caller's (P2, CheckTx).
+	ctx, cancel := limit(ctx, time.Second)
+	defer cancel()
 	where := ""
 	if path, pathErr := queries.SearchPath(ctx, t.direct()); pathErr == nil {
 		where = fmt.Sprintf(" (search_path is %s)", path)
@@ -132,8 +152,8 @@ func doubtful(err error) bool {
 	if !errors.As(err, &b) || b.unsent {
 		return false
 	}
-	if errors.Is(b, driver.ErrBadConn) { // the driver promises that it has sent nothing
-		return false
+	if errors.Is(b, driver.ErrBadConn) && !errors.Is(b, context.Canceled) && !errors.Is(b, context.DeadlineExceeded) {
+		return false // the driver promises that it has sent nothing
 	}
 	class := b.SQLState + "  "
 	return b.SQLState == "" || class[:2] == "57" || class[:2] == "08"

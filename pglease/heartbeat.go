@@ -3,6 +3,7 @@ package pglease
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -156,7 +157,7 @@ func (c *Client) sendBeat(batch []*Lease) {
 	if len(batch) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), beatTimeout(batch))
+	ctx, cancel := context.WithTimeout(context.Background(), c.beatTimeout(batch))
 	defer cancel()
 	start := time.Now()
 	results, err := c.sendRenewals(ctx, batch)
@@ -182,24 +183,37 @@ func (c *Client) sendRenewals(ctx context.Context, batch []*Lease) ([]RenewalRes
 		renewals[i] = Renewal{l.term, l.config.ttl}
 	}
 	first := batch[0].term
-	results, err := call(ctx, c, Zombie{Name: first.Name, Token: first.Token, Kind: ZombieHeartbeat},
-		func(ctx context.Context) ([]RenewalResult, error) { return c.backend.Renew(ctx, renewals) }, nil)
-	if err == nil && len(results) != len(batch) {
-		err = errors.New("pglease: the backend has not answered for every lease")
-	}
-	return results, err
+	return call(ctx, c, "renew", Zombie{Name: first.Name, Token: first.Token, Kind: ZombieHeartbeat},
+		func(ctx context.Context) ([]RenewalResult, error) {
+			results, err := c.backend.Renew(ctx, renewals)
+			if err == nil && len(results) != len(renewals) {
+				err = errors.New("the backend has not answered for every lease")
+			}
+			return results, err
+		}, nil)
 }
 
-// beatTimeout leaves time for another attempt within the trust of the lease that has least of it.
-func beatTimeout(batch []*Lease) time.Duration {
+// beatTimeout leaves time for another attempt within the trust of any lease of the client, since they all wait for the one
+// heartbeat goroutine; but one whose trust is nearly used up does not deprive the others of more than a quarter of its
+// interval. It does not go beyond the trust of the batch.
+func (c *Client) beatTimeout(batch []*Lease) time.Duration {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.leases))
+	c.mu.Unlock()
 	now := trust.Now()
-	left := 2 * callTimeout
-	for _, l := range batch {
+	left := func(l *Lease) time.Duration {
 		l.mu.Lock()
-		left = min(left, l.deadline.Until(now))
-		l.mu.Unlock()
+		defer l.mu.Unlock()
+		return l.deadline.Until(now)
 	}
-	return max(left/2, time.Millisecond)
+	timeout, most := callTimeout, time.Millisecond
+	for _, l := range all {
+		timeout = min(timeout, max(left(l)/2, l.config.beat/4))
+	}
+	for _, l := range batch {
+		most = max(most, left(l))
+	}
+	return min(timeout, most)
 }
 
 // aboutARow reports whether a statement for many leases may have failed because of one of them. Troubles with the way to
@@ -264,7 +278,7 @@ func (c *Client) purgeSometimes() {
 		return
 	}
 	c.inBackground(func(ctx context.Context) {
-		n, err := call(ctx, c, Zombie{Kind: ZombieCall}, func(ctx context.Context) (int64, error) {
+		n, err := call(ctx, c, "delete expired", Zombie{Kind: ZombieCall}, func(ctx context.Context) (int64, error) {
 			return c.backend.DeleteExpired(ctx, purgeAge, deleteBatch)
 		}, nil)
 		c.log.Debug("old rows deleted", zap.Int64("rows", n), zap.Error(err))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -32,7 +31,8 @@ type hybridBackend struct {
 
 	mu     sync.Mutex
 	held   map[Term]*pinned
-	pinned int             // connections of the pool that are pinned now
+	pinned int             // connections that are pinned or reserved now
+	freed  chan struct{}   // closed when there are fewer of them
 	looks  map[string]look // at holders that seem to hang, by name
 }
 
@@ -51,6 +51,7 @@ func newHybridBackend(t *tableBackend, o clientOptions) (*hybridBackend, error) 
 		takeoverDelay: o.takeoverDelay,
 		checking:      make(chan struct{}, 1),
 		held:          make(map[Term]*pinned),
+		freed:         make(chan struct{}),
 		looks:         make(map[string]look),
 	}
 	h.checking <- struct{}{}
@@ -99,125 +100,6 @@ func (h *hybridBackend) idle() int {
 		return 0
 	}
 	return h.keeper.pool.Stats().Idle + 2
-}
-
-// pin takes a connection for one lease.
-func (h *hybridBackend) pin(ctx context.Context, r Request) (*pinned, error) {
-	if h.keeper == nil {
-		return h.pinGiven(ctx, r)
-	}
-	limit := h.keeper.pool.Stats().MaxOpenConnections
-	h.mu.Lock()
-	if limit > 0 && h.pinned >= limit {
-		defer h.mu.Unlock()
-		if held := h.heldHere(r); held != nil {
-			return nil, held
-		}
-		return nil, allPinned(limit)
-	}
-	h.pinned++
-	h.mu.Unlock()
-	conn, err := h.keeper.pool.Conn(ctx)
-	if err != nil {
-		h.unpinned()
-		return nil, &unsentError{fmt.Errorf("%w (%d connections pinned by this client's hybrid leases)", err, h.countPinned())}
-	}
-	return newPinned(conn, nil, nil, h.sessionCheck), nil
-}
-
-func allPinned(limit int) error {
-	return &UnsupportedError{
-		fmt.Sprintf("all %d connections of the pool are pinned by hybrid leases", limit),
-		"release one, raise SetMaxOpenConns, or use the table backend for leases that are many",
-	}
-}
-
-// pinGiven takes the caller's connection, which can hold one lease at a time: PostgreSQL would grant the same session the
-// same lock twice (P4).
-func (h *hybridBackend) pinGiven(ctx context.Context, r Request) (*pinned, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.pinned > 0 {
-		if held := h.heldHere(r); held != nil {
-			return nil, held
-		}
-		return nil, &UnsupportedError{"the given connection holds a hybrid lease already", "release it, or give the client a *sql.DB"}
-	}
-	h.pinned++
-	return newPinned(nil, h.db, h.given, h.sessionCheck), nil
-}
-
-// heldHere is the answer to a request for a name that this client holds itself, or nil. It is given where there is no
-// connection to ask the database with.
-func (h *hybridBackend) heldHere(r Request) error {
-	for term := range h.held {
-		if term.Name == r.Name {
-			now := time.Now().UTC()
-			return &HeldError{Info: Info{Name: r.Name, Owner: r.Owner, Token: term.Token, ObservedAt: now, ExpiresAt: now, Mode: ModeHybrid}}
-		}
-	}
-	return nil
-}
-
-func (h *hybridBackend) unpinned() {
-	h.mu.Lock()
-	h.pinned--
-	h.mu.Unlock()
-}
-
-func (h *hybridBackend) countPinned() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.pinned
-}
-
-// settle decides about the connection of an attempt that ended with err: it stays pinned for a lease, goes back if it is known
-// to be clean, or is destroyed.
-func (h *hybridBackend) settle(p *pinned, err error) {
-	switch {
-	case err == nil:
-	case p.locked:
-		h.destroy(p)
-	default:
-		h.giveBack(p, err)
-	}
-}
-
-// giveBack returns a connection that holds no lock and has its settings back.
-func (h *hybridBackend) giveBack(p *pinned, err error) {
-	h.unpinned()
-	if p.given == nil {
-		putBack(p.conn, err)
-	}
-}
-
-// destroy ends the session: with it go the advisory lock and every doubt (T1). It returns at once; a driver that hangs on the
-// connection is reported until it lets go.
-func (h *hybridBackend) destroy(p *pinned) {
-	p.end(errors.New("the connection was given up"))
-	h.mu.Lock()
-	delete(h.held, p.term)
-	h.mu.Unlock()
-	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		defer ended()
-		defer h.unpinned()
-		<-p.turn
-		_ = p.stopWatching(context.Background())
-		if p.given == nil {
-			destroy(p.conn)
-		} else if raw, ok := p.rawConn(); ok {
-			_ = raw.Raw(func(any) error { return driver.ErrBadConn })
-		}
-		p.turn <- struct{}{}
-	}()
-	// Usually it takes no time, and then nothing is left when the caller returns.
-	select {
-	case <-gone:
-	case <-time.After(driverGrace / 2):
-	}
 }
 
 // attemptOn makes an attempt on a pinned connection. Afterwards p.locked tells whether the session may have the lock.
@@ -284,23 +166,6 @@ func (h *hybridBackend) holding(t Term) *pinned {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.held[t]
-}
-
-// stepAside takes the watch from the given connection while another statement is sent on it.
-func (h *hybridBackend) stepAside(ctx context.Context) (resume func(), err error) {
-	h.mu.Lock()
-	var p *pinned
-	for _, p = range h.held { // one at the most
-	}
-	h.mu.Unlock()
-	if p == nil || p.watching == nil {
-		return func() {}, nil
-	}
-	return func() {
-		if p.ended.Err() == nil && h.holding(p.term) == p {
-			p.startWatching()
-		}
-	}, p.stopWatching(ctx)
 }
 
 // Renew sends one heartbeat for each lease, over its own connection, all at the same time: one that hangs is that one's loss
@@ -432,9 +297,3 @@ func (h *hybridBackend) Close(ctx context.Context) error {
 	}
 	return h.tableBackend.Close(ctx)
 }
-
-// givenConns are the *sql.Conn that hybrid clients of this process have been given: two clients on one could both be granted
-// a lease, because they are one session (P4).
-var givenConns sync.Map
-
-var errGivenTwice = &UnsupportedError{"another hybrid client uses this *sql.Conn", "give each client a connection of its own, or a *sql.DB"}

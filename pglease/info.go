@@ -26,6 +26,14 @@ type Info struct {
 	ObservedAt  time.Time         // when the server read the row
 	Mode        Mode              // of a released row, ModeTable
 	Metadata    map[string]string // who holds it: pid, host, program, version and what WithMetadata added; may be nil
+	Session     *Session          // of a hybrid holder, if the server lists it; only from Get and List
+}
+
+// A Session is what the server knows of the session that holds a hybrid lease.
+type Session struct {
+	PID             int    // of the server's process
+	ClientAddr      string // "" for a Unix socket, or if the role may not see it
+	ApplicationName string // "" if the role may not see it
 }
 
 // Expired reports whether nobody held the lease at ObservedAt. Released is expired too.

@@ -38,7 +38,7 @@ func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Cont
 
 func (c *Client) campaign(ctx context.Context, name string, config leaseConfig, fn func(context.Context, *Lease) error) error {
 	for failures := 0; ; {
-		l, err := c.wait(ctx, name, config)
+		l, err := c.wait(ctx, []string{name}, config)
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return nil

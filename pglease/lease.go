@@ -2,8 +2,6 @@ package pglease
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -64,7 +62,9 @@ func (c *Client) newLease(values context.Context, g Grant, config leaseConfig) *
 	}
 	l.releasing <- struct{}{}
 	l.ctx = newLeaseContext(context.WithoutCancel(values), l)
+	l.mu.Lock() // timeUp may run before the timer is assigned
 	l.timer = time.AfterFunc(l.deadline.Until(trust.Now()), l.timeUp)
+	l.mu.Unlock()
 	if g.Session != nil {
 		context.AfterFunc(g.Session, func() { l.lost(LossSession, context.Cause(g.Session)) })
 	}
@@ -238,109 +238,12 @@ func (l *Lease) settle(ctx context.Context, start time.Time, r RenewalResult) (e
 		l.lost(LossSession, r.Cause)
 		return l.Err()
 	default:
+		if err := l.Err(); err != nil { // the lock may have been that of its own release
+			return err
+		}
 		if r.Cause != nil {
 			return r.Cause
 		}
 		return &BackendError{Op: "renew", text: fmt.Sprintf("the row of %q is locked by another session", l.term.Name)}
 	}
-}
-
-// Release ends the term: Done closes, Err is ErrReleased from then on, and the name is free, or will be when its minimum hold
-// is over. If ctx is done already, Release takes a context of its own of 5 s; otherwise the end of ctx ends the call.
-//
-// It returns a *LostError if the lease was lost before, or turns out to be gone, and another error if the outcome is
-// unknown: then the name is free when the TTL ends at the latest, and Release may be called again. After it has returned
-// nil or ErrLost, further calls return nil. No goroutine, connection or lock is left behind.
-func (l *Lease) Release(ctx context.Context) error {
-	if ctx.Err() != nil {
-		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		ctx = fresh
-	}
-	select {
-	case <-l.releasing:
-		defer func() { l.releasing <- struct{}{} }()
-	case <-ctx.Done():
-		return &BackendError{Op: "release", text: "another release is under way: " + ctx.Err().Error(), cause: ctx.Err}
-	}
-	if l.concluded {
-		return nil
-	}
-	if err := l.Err(); err != nil && !errors.Is(err, ErrReleased) {
-		l.concluded = true
-		return err
-	}
-	// Believing ends before the server can give the name to another.
-	l.mu.Lock()
-	switch l.state {
-	case held:
-		l.end(released, ErrReleased)
-	case lost:
-		defer l.mu.Unlock()
-		l.concluded = true
-		return l.err
-	default:
-		l.mu.Unlock()
-	}
-	start := time.Now()
-	err := l.sendRelease(ctx)
-	if errors.Is(err, ErrLost) {
-		err = &LostError{Name: l.term.Name, Token: l.term.Token, Reason: LossGone}
-	}
-	l.concluded = err == nil || errors.Is(err, ErrLost)
-	c := l.client
-	c.observe(ctx, Event{Kind: EventRelease, Name: l.term.Name, Token: l.term.Token, Start: start, Held: start.Sub(l.began), Err: err})
-	if err != nil {
-		c.log.Warn("release failed", zap.String("name", l.term.Name), zap.Int64("token", l.term.Token), zap.Error(err))
-		return err
-	}
-	c.log.Debug("lease released", zap.String("name", l.term.Name), zap.Int64("token", l.term.Token))
-	wakeWaiters(l.term.Name)
-	return nil
-}
-
-func (l *Lease) sendRelease(ctx context.Context) error {
-	c := l.client
-	_, err := call(ctx, c, Zombie{Name: l.term.Name, Token: l.term.Token, Kind: ZombieCall},
-		func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.backend.Release(ctx, l.term, l.config.minHold)
-		}, nil)
-	return err
-}
-
-// CheckTx proves inside tx that the lease is held, and lets nobody else have it until tx ends, whatever happens to this
-// process: what tx writes is written under the lease, even if it commits after the TTL. It is to be the first statement of
-// tx. After any error of it tx is over: roll back.
-//
-// The lease's own heartbeats go on. Rolling back to a savepoint set before CheckTx undoes it. A few transactions at a time
-// may guard one lease, not thousands.
-//
-// It returns a *LostError or ErrReleased if the lease is not held, and a *BackendError if the server could not tell: with
-// SQLState 40001 (above READ COMMITTED) the transaction is to be retried.
-func (l *Lease) CheckTx(ctx context.Context, tx *sql.Tx) error {
-	if tx == nil {
-		return errors.New("pglease: CheckTx: the transaction is nil")
-	}
-	if err := l.Err(); err != nil {
-		return err
-	}
-	c := l.client
-	_, err := call(ctx, c, Zombie{Name: l.term.Name, Token: l.term.Token, Kind: ZombieCall},
-		func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.backend.Check(ctx, tx, l.term)
-		}, nil)
-	if errors.Is(err, ErrLost) {
-		l.lost(LossGone, nil)
-		return l.Err()
-	}
-	if err != nil {
-		return err
-	}
-	return l.Err()
-}
-
-// CheckQuery returns what CheckTx sends, for transactions that are not a *sql.Tx. It returns one row of one bool: whether
-// the lease is held. Check Err after it, too: above READ COMMITTED the row alone does not tell whether it has expired.
-func (l *Lease) CheckQuery() (query string, args []any) {
-	return l.client.backend.CheckQuery(l.term)
 }

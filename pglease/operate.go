@@ -20,7 +20,12 @@ func infoOf(row db.GetLeaseRow) Info {
 	if _, counts := evidenceOf(row); counts {
 		mode = ModeHybrid
 	}
+	var session *Session
+	if mode == ModeHybrid && row.SessionPID != 0 {
+		session = &Session{PID: int(row.SessionPID), ClientAddr: row.SessionClient, ApplicationName: row.SessionApplication}
+	}
 	return Info{
+		Session:     session,
 		Name:        row.TaskName,
 		Owner:       row.OwnerID,
 		Token:       row.Token,

@@ -20,7 +20,8 @@ const (
 	defaultRetryBase     = 100 * time.Millisecond
 	defaultSessionCheck  = time.Second
 
-	minDuration = time.Millisecond // the shortest TTL, interval or margin
+	minDuration = time.Millisecond          // the shortest TTL, interval or margin
+	maxDuration = 10 * 365 * 24 * time.Hour // the longest: neither Go's nor PostgreSQL's times overflow
 )
 
 // An Option configures a Client; see New.
@@ -175,7 +176,7 @@ func WithOwner(owner string) Option {
 func WithBackend(b Backend) Option {
 	return clientOption(func(o *clientOptions) {
 		o.backend = b
-		if b == nil {
+		if isNil(b) {
 			o.errs = append(o.errs, errors.New("pglease: WithBackend: the backend is nil"))
 		}
 	})
@@ -251,7 +252,7 @@ func WithSecrets(secrets ...string) Option {
 func WithObserver(obs Observer) Option {
 	return clientOption(func(o *clientOptions) {
 		o.observer = obs
-		if obs == nil {
+		if isNil(obs) {
 			o.errs = append(o.errs, errors.New("pglease: WithObserver: the observer is nil"))
 		}
 	})

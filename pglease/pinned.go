@@ -17,6 +17,7 @@ type pinned struct {
 	watching *watch        // guarded by turn
 	check    time.Duration // between two pings, where the driver cannot wait for the server
 
+	reserved *reservation // it was pinned from, or nil
 	pid      int32
 	key      int64
 	locked   bool   // this session has, or may have, the advisory lock

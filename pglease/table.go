@@ -44,9 +44,9 @@ func (t *tableBackend) run(ctx context.Context, preferKept bool, f func(context.
 	return t.runFor(ctx, callTimeout, preferKept, f)
 }
 
-func (t *tableBackend) runFor(ctx context.Context, limit time.Duration, preferKept bool, f func(context.Context, statements) error) error {
+func (t *tableBackend) runFor(ctx context.Context, d time.Duration, preferKept bool, f func(context.Context, statements) error) error {
 	timed := func(s statements) error {
-		ctx, cancel := context.WithTimeout(ctx, limit)
+		ctx, cancel := limit(ctx, d)
 		defer cancel()
 		return f(ctx, s)
 	}
@@ -103,21 +103,44 @@ func again(ctx context.Context, n int, err error) bool {
 
 func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	args := db.AcquireLeaseParams{
-		TTLSeconds: r.TTL.Seconds(),
-		Name:       r.Name,
-		Owner:      r.Owner,
-		Metadata:   encodeMetadata(r.Metadata, r.Attempt),
+		TTLSeconds: r.TTL.Seconds(), Name: r.Name, Owner: r.Owner, Metadata: encodeMetadata(r.Metadata, r.Attempt),
 	}
+	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
+		row, err := queries.AcquireLease(ctx, s, args)
+		return db.AcquireAnyLeaseRow{
+			Granted: row.Granted, TaskName: r.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+			HeartbeatAt: row.HeartbeatAt, Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt, XID: row.XID,
+		}, err
+	})
+}
+
+// acquireAny makes one attempt to begin a term under any of the names.
+func (t *tableBackend) acquireAny(ctx context.Context, r Request, names []string) (Grant, error) {
+	list, err := json.Marshal(names)
+	if err != nil {
+		return Grant{}, newBackendError("acquire", err, t.redact)
+	}
+	args := db.AcquireAnyLeaseParams{
+		TTLSeconds: r.TTL.Seconds(), Names: string(list), Owner: r.Owner, Metadata: encodeMetadata(r.Metadata, r.Attempt),
+	}
+	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
+		return queries.AcquireAnyLease(ctx, s, args)
+	})
+}
+
+// acquire sends an attempt until its answer is definite.
+func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context.Context, statements) (db.AcquireAnyLeaseRow, error)) (Grant, error) {
 	var start time.Time
-	var row db.AcquireLeaseRow
+	var row db.AcquireAnyLeaseRow
+	var term Term
 	for n := 1; ; n++ {
 		err := t.run(ctx, false, func(ctx context.Context, s statements) (err error) {
 			start = time.Now()
-			row, err = queries.AcquireLease(ctx, s, args)
+			row, err = send(ctx, s)
 			if err != nil || !row.Granted {
 				return err
 			}
-			term := Term{r.Name, r.Owner, row.Token}
+			term = Term{row.TaskName, r.Owner, row.Token}
 			if err := t.committed(ctx, s, row.XID, term); err != nil {
 				return err
 			}
@@ -138,16 +161,11 @@ func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	}
 	if !row.Granted {
 		return Grant{}, &HeldError{Info: infoOf(db.GetLeaseRow{
-			TaskName: r.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
+			TaskName: row.TaskName, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
 			Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt,
 		})}
 	}
-	return Grant{
-		Term:       Term{r.Name, r.Owner, row.Token},
-		AcquiredAt: row.AcquiredAt.UTC(),
-		ExpiresAt:  row.ExpiresAt.UTC(),
-		Start:      start,
-	}, nil
+	return Grant{Term: term, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), Start: start}, nil
 }
 
 // committed returns nil if the write with that transaction id is known to be committed. On a connection of the caller's
@@ -168,101 +186,18 @@ func (t *tableBackend) committed(ctx context.Context, s statements, xid string, 
 }
 
 func (t *tableBackend) Withdraw(ctx context.Context, r Request) (bool, error) {
+	names, err := json.Marshal(append([]string{r.Name}, r.Others...))
+	if err != nil {
+		return false, newBackendError("withdraw", err, t.redact)
+	}
 	var n int64
-	err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
+	err = t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
 		n, err = queries.WithdrawLease(ctx, s, db.WithdrawLeaseParams{
-			Name: r.Name, Owner: r.Owner, Attempt: strconv.FormatInt(r.Attempt, 10),
+			Names: string(names), Owner: r.Owner, Attempt: strconv.FormatInt(r.Attempt, 10),
 		})
 		return err
 	})
 	return n > 0, t.fault(ctx, "withdraw", err)
-}
-
-// renewTerm is how RenewLeases takes a term.
-type renewTerm struct {
-	Name       string  `json:"name"`
-	Token      int64   `json:"token"`
-	TTLSeconds float64 `json:"ttl_seconds"`
-}
-
-func (t *tableBackend) Renew(ctx context.Context, rs []Renewal) ([]RenewalResult, error) {
-	if len(rs) == 0 {
-		return nil, nil
-	}
-	terms := make([]renewTerm, len(rs))
-	at := make(map[Term]int, len(rs))
-	for i, r := range rs {
-		terms[i] = renewTerm{r.Term.Name, r.Term.Token, r.TTL.Seconds()}
-		at[r.Term] = i
-	}
-	list, err := json.Marshal(terms)
-	if err != nil {
-		return nil, newBackendError("renew", err, t.redact)
-	}
-	owner := rs[0].Term.Owner
-	var rows []db.RenewLeasesRow
-	for n := 1; ; n++ {
-		err = t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
-			rows, err = queries.RenewLeases(ctx, s, db.RenewLeasesParams{Owner: owner, Terms: string(list)})
-			if err != nil {
-				return err
-			}
-			for _, row := range rows {
-				if row.Renewed {
-					return t.committed(ctx, s, row.XID, Term{})
-				}
-			}
-			return nil
-		})
-		if err == nil {
-			break
-		}
-		if !again(ctx, n, err) {
-			return nil, t.fault(ctx, "renew", err)
-		}
-	}
-	results := make([]RenewalResult, len(rs))
-	for i := range results {
-		results[i].State = RenewalGone
-	}
-	for _, row := range rows {
-		i, ok := at[Term{row.Name, owner, row.Token}]
-		switch {
-		case !ok:
-		case row.Renewed:
-			results[i] = RenewalResult{State: RenewalDone, ExpiresAt: row.ExpiresAt.UTC()}
-		case row.Current:
-			results[i].State = RenewalLocked
-		}
-	}
-	return results, nil
-}
-
-func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Duration) error {
-	if t.keeper != nil {
-		defer t.keeper.ended(term)
-	}
-	args := db.ReleaseLeaseParams{MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token}
-	for n := 1; ; n++ {
-		var rows int64
-		err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
-			if rows, err = queries.ReleaseLease(ctx, s, args); err != nil || t.given == nil || rows == 0 {
-				return err
-			}
-			if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
-				return errors.Join(err, openTransaction)
-			}
-			return nil
-		})
-		switch {
-		case err == nil && rows == 0:
-			return ErrLost
-		case err == nil:
-			return nil
-		case !again(ctx, n, err):
-			return t.fault(ctx, "release", err)
-		}
-	}
 }
 
 func (t *tableBackend) Forget(term Term) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,22 +28,12 @@ func (c *Client) Acquire(ctx context.Context, name string, opts ...AcquireOption
 	if err != nil {
 		return nil, err
 	}
-	if err := c.begin(); err != nil {
-		return nil, err
-	}
-	defer c.end()
-	begun := time.Now()
-	l, err := c.wait(ctx, name, config)
-	e := Event{Kind: EventWait, Name: name, Start: begun, Err: err}
-	if l != nil {
-		e.Token = l.term.Token
-	}
-	c.observe(ctx, e)
-	return l, err
+	return c.waitObserved(ctx, []string{name}, config)
 }
 
 // A line is the queue of those who wait in one client for one name. The first in it asks the database.
 type line struct {
+	names []string
 	queue []*waiter
 	next  time.Time     // when the database is to be asked next, whoever is first by then
 	wake  chan struct{} // holds a token if the lease has been released in this process
@@ -51,9 +43,10 @@ type line struct {
 // A waiter is one call in a line.
 type waiter struct{ first chan struct{} } // closed when it has come to the front
 
-func (c *Client) wait(ctx context.Context, name string, config leaseConfig) (*Lease, error) {
-	w, ln := c.join(name)
-	defer c.leave(name, ln, w)
+// wait waits for the lease of one of the names, which are sorted.
+func (c *Client) wait(ctx context.Context, names []string, config leaseConfig) (*Lease, error) {
+	w, ln := c.join(names)
+	defer c.leave(ln, w)
 	select {
 	case <-w.first:
 	case <-ctx.Done():
@@ -69,14 +62,14 @@ func (c *Client) wait(ctx context.Context, name string, config leaseConfig) (*Le
 		if err := c.sleepInLine(ctx, ln); err != nil {
 			return nil, err
 		}
-		l, waited, err := c.tryOnce(trying, name, config, true)
+		l, waited, err := c.tryOnce(trying, names, config, true)
 		delay := backoff.Stretch(config.poll)
 		var held *HeldError
 		switch {
 		case err == nil:
 			// For the next in line: it is this client that holds it now.
 			c.plan(ln, delay, &HeldError{Info: Info{
-				Name: name, Owner: l.term.Owner, Token: l.term.Token, Mode: ModeTable, Metadata: config.metadata,
+				Name: l.term.Name, Owner: l.term.Owner, Token: l.term.Token, Mode: ModeTable, Metadata: maps.Clone(config.metadata),
 				AcquiredAt: l.acquiredAt, HeartbeatAt: l.acquiredAt, ObservedAt: l.acquiredAt, ExpiresAt: l.ExpiresAt(),
 			}})
 			return l, nil
@@ -141,16 +134,16 @@ func (c *Client) sleepInLine(ctx context.Context, ln *line) error {
 	return nil
 }
 
-// join puts a new waiter at the end of the line for name.
-func (c *Client) join(name string) (*waiter, *line) {
+// join puts a new waiter at the end of the line for these names.
+func (c *Client) join(names []string) (*waiter, *line) {
 	w := &waiter{first: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln := c.lines[name]
+	ln := c.lines[lineKey(names)]
 	if ln == nil {
-		ln = &line{wake: make(chan struct{}, 1)}
-		c.lines[name] = ln
-		listen(name, ln)
+		ln = &line{names: names, wake: make(chan struct{}, 1)}
+		c.lines[lineKey(names)] = ln
+		c.listen(ln)
 	}
 	ln.queue = append(ln.queue, w)
 	if len(ln.queue) == 1 {
@@ -159,49 +152,64 @@ func (c *Client) join(name string) (*waiter, *line) {
 	return w, ln
 }
 
-func (c *Client) leave(name string, ln *line, w *waiter) {
+// lineKey joins names by what no name contains.
+func lineKey(names []string) string { return strings.Join(names, "\x00") }
+
+func (c *Client) leave(ln *line, w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(ln.queue, w)
 	ln.queue = slices.Delete(ln.queue, i, i+1)
 	switch {
 	case len(ln.queue) == 0:
-		delete(c.lines, name)
-		unlisten(name, ln)
+		delete(c.lines, lineKey(ln.names))
+		c.unlisten(ln)
 	case i == 0:
 		close(ln.queue[0].first)
 	}
 }
 
-// lines of all clients of this process, by name: a release in one client wakes the waiters of another. A name may be
-// another lease in another database; then a waiter asks once in vain.
-var listeners = struct {
-	sync.Mutex
-	lines map[string][]*line
-}{lines: make(map[string][]*line)}
-
-func listen(name string, ln *line) {
-	listeners.Lock()
-	defer listeners.Unlock()
-	listeners.lines[name] = append(listeners.lines[name], ln)
+// A place is where a name stands for one lease: a backend of the user's, or, as nil, any database. In another database it may
+// be another lease; then a waiter asks once in vain.
+type place struct {
+	store any
+	name  string
 }
 
-func unlisten(name string, ln *line) {
+// listeners are the lines of all clients of this process: a release in one client wakes the waiters of another.
+var listeners = struct {
+	sync.Mutex
+	lines map[place][]*line
+}{lines: make(map[place][]*line)}
+
+func (c *Client) listen(ln *line) {
 	listeners.Lock()
 	defer listeners.Unlock()
-	lines := slices.DeleteFunc(listeners.lines[name], func(other *line) bool { return other == ln })
-	if len(lines) == 0 {
-		delete(listeners.lines, name)
-		return
+	for _, name := range ln.names {
+		at := place{c.store, name}
+		listeners.lines[at] = append(listeners.lines[at], ln)
 	}
-	listeners.lines[name] = lines
+}
+
+func (c *Client) unlisten(ln *line) {
+	listeners.Lock()
+	defer listeners.Unlock()
+	for _, name := range ln.names {
+		at := place{c.store, name}
+		lines := slices.DeleteFunc(listeners.lines[at], func(other *line) bool { return other == ln })
+		if len(lines) == 0 {
+			delete(listeners.lines, at)
+		} else {
+			listeners.lines[at] = lines
+		}
+	}
 }
 
 // wakeWaiters has whoever waits for name in this process ask the database now.
-func wakeWaiters(name string) {
+func (c *Client) wakeWaiters(name string) {
 	listeners.Lock()
 	defer listeners.Unlock()
-	for _, ln := range listeners.lines[name] {
+	for _, ln := range listeners.lines[place{c.store, name}] {
 		select {
 		case ln.wake <- struct{}{}:
 		default:

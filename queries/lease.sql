@@ -164,6 +164,7 @@ WHERE
 -- Takes back the grant of an attempt whose answer never arrived, so that the name is not held by nobody until its TTL.
 -- The owner is new with each client and the attempt counts within it: no other term can match.
 --
+-- Takes:  the names that were asked for, as a JSON array of strings.
 -- Locks, writes: as ReleaseLease. No row: the attempt was not granted, or its term is over.
 -- Sent:   in the background, after an acquire that was cancelled or failed on its way.
 UPDATE pglease_leases AS l
@@ -172,7 +173,7 @@ SET
     heartbeat_at = LEAST(pg_catalog.statement_timestamp(), l.expires_at),
     session = NULL
 WHERE
-    l.task_name = @name::text
+    l.task_name IN (SELECT n.value FROM pg_catalog.jsonb_array_elements_text((@names::text)::jsonb) AS n (value))
     AND l.owner_id = @owner::text
     AND l.metadata ->> 'attempt' = @attempt::text
     AND l.expires_at > pg_catalog.clock_timestamp()
