@@ -1,0 +1,117 @@
+// Command bench measures what design.md, section 9, sets bars for: with real processes, a real server and both drivers, in one
+// run. It prints a table for driver_test/README.md. Run it with "make bench".
+package main
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pglease/pglease-go/driver_test/pgserver"
+	"github.com/pglease/pglease-go/pglease"
+)
+
+var (
+	kills     = flag.Int("kills", 100, "holders to kill, for each way of taking over")
+	handovers = flag.Int("handovers", 1000, "clean hand-overs")
+	losses    = flag.Int("losses", 50, "sessions to terminate and sockets to reset")
+	crashes   = flag.Int("crashes", 5, "crashes of the server")
+	stops     = flag.Int("stops", 5, "holders to stop, and partitions")
+	only      = flag.String("only", "", "part of the name of the rows to measure")
+)
+
+func main() {
+	if os.Getenv(workerEnv) != "" {
+		if err := work(); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A row measures one thing with one driver.
+type row struct {
+	what string
+	bar  string // from design.md, section 9
+	runs func(*bench) ([]time.Duration, error)
+}
+
+// A bench is what a row has to work with.
+type bench struct {
+	ctx    context.Context
+	server *pgserver.Server
+	driver string
+	dsn    string
+	admin  *sql.DB
+}
+
+func run(ctx context.Context) error {
+	server, err := pgserver.Start(ctx, pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr))
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	name, err := server.CreateDatabase(ctx)
+	if err != nil {
+		return err
+	}
+	major, err := server.Version(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, PostgreSQL %d, %s, %d cores\n\n", time.Now().UTC().Format(time.DateOnly), major, runtime.Version(), runtime.NumCPU())
+	fmt.Println("| what | driver | n | p50 | p99 | max | bar | |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		for _, driver := range []string{"pgx", "postgres"} {
+			if !strings.Contains(r.what, *only) {
+				continue
+			}
+			b := &bench{ctx: ctx, server: server, driver: driver, dsn: server.DSN(pgserver.Database(name))}
+			if b.admin, err = sql.Open("pgx", b.dsn); err != nil {
+				return err
+			}
+			if err := b.prepare(); err != nil {
+				return err
+			}
+			times, err := r.runs(b)
+			_ = b.admin.Close()
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", r.what, driver, err)
+			}
+			print(r, driver, times)
+		}
+	}
+	return nil
+}
+
+func (b *bench) prepare() error {
+	c, err := pglease.New(b.admin)
+	if err != nil {
+		return err
+	}
+	if err := c.EnsureSchema(b.ctx); err != nil {
+		return err
+	}
+	return c.Close(b.ctx)
+}
+
+func print(r row, driver string, times []time.Duration) {
+	slices.Sort(times)
+	at := func(q float64) time.Duration { return times[min(len(times)-1, int(q*float64(len(times))))] }
+	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	fmt.Printf("| %s | %s | %d | %v | %v | %v | %s |\n", r.what, map[string]string{"pgx": "pgx", "postgres": "lib/pq"}[driver],
+		len(times), round(at(0.5)), round(at(0.99)), round(times[len(times)-1]), r.bar)
+}
