@@ -128,7 +128,10 @@ func (c *Client) undo(r Request, g Grant, err error) {
 				func(ctx context.Context) (bool, error) {
 					if err == nil {
 						err := c.backend.Release(ctx, g.Term, 0)
-						return err == nil || errors.Is(err, ErrLost), err
+						if errors.Is(err, ErrLost) { // taken back already
+							err = nil
+						}
+						return err == nil, err
 					}
 					return c.backend.Withdraw(ctx, r)
 				}, nil)

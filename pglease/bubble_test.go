@@ -124,11 +124,12 @@ func (o *events) Observe(_ context.Context, e pglease.Event) {
 	o.list = append(o.list, e)
 }
 
+// of returns the events of a kind, 0 for all.
 func (o *events) of(kind pglease.EventKind) (list []pglease.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.list {
-		if e.Kind == kind {
+		if kind == 0 || e.Kind == kind {
 			list = append(list, e)
 		}
 	}

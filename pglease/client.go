@@ -35,6 +35,8 @@ type Client struct {
 	attempt  atomic.Int64    // numbers the attempts to acquire
 	life     context.Context // ends when Close begins
 	endLife  context.CancelFunc
+	beats    context.Context // of the heartbeats: ends when Close has released everything
+	endBeats context.CancelFunc
 	zombies  zombies
 
 	mu        sync.Mutex
@@ -45,7 +47,7 @@ type Client struct {
 	leases    map[*Lease]struct{}
 	tasks     map[*task]struct{}
 	lines     map[string]*line
-	beating   bool          // the heartbeat goroutine runs
+	beating   chan struct{} // nil if no heartbeat goroutine runs; closed when it ends
 	wakeAt    time.Time     // when it looks at the leases next
 	kick      chan struct{} // wakes it before
 	purged    time.Time     // when it deleted old rows last
@@ -103,6 +105,7 @@ func New(d DB, opts ...Option) (*Client, error) {
 		purged:    time.Now(),
 	}
 	c.life, c.endLife = context.WithCancel(context.Background())
+	c.beats, c.endBeats = context.WithCancel(context.Background())
 	switch {
 	case o.hybrid:
 		h, err := newHybridBackend(newTableBackend(d, r), o)

@@ -58,6 +58,8 @@ func (c *Client) Close(ctx context.Context) error {
 		ctx = fresh
 	}
 	errs = append(errs, c.releaseAll(ctx)...)
+	c.awaitHeartbeat(ctx)
+	c.endBeats()
 	if err := c.backend.Close(ctx); err != nil {
 		errs = append(errs, err)
 	}

@@ -51,8 +51,11 @@ func isNil(v any) bool {
 }
 
 // destroy closes the server session of conn instead of giving it back to the pool. Returning driver.ErrBadConn from Raw
-// is the only way that database/sql has for that.
+// is the only way that database/sql has for that; a pool behind the driver has to be told, too.
 func destroy(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Raw(func(driverConn any) error {
+		endSession(driverConn)
+		return driver.ErrBadConn
+	})
 	_ = conn.Close()
 }

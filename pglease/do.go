@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -151,17 +152,23 @@ func joinRelease(err, release error) error {
 
 // watchTask reports a zombie if the lease is lost and the returned function is not called within 30 s of that.
 func (c *Client) watchTask(l *Lease) (ended func()) {
-	stop := make(chan struct{})
-	stopAfter := context.AfterFunc(l.ctx.Context, func() {
-		if errors.Is(context.Cause(l.ctx.Context), ErrReleased) {
-			return
+	var (
+		mu        sync.Mutex
+		over      bool
+		notZombie = func() {}
+	)
+	stop := context.AfterFunc(l.ctx.Context, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over && !errors.Is(context.Cause(l.ctx.Context), ErrReleased) {
+			notZombie = c.expectEnd(Zombie{Name: l.term.Name, Token: l.term.Token, Kind: ZombieTask, Since: time.Now()})
 		}
-		notZombie := c.expectEnd(Zombie{Name: l.term.Name, Token: l.term.Token, Kind: ZombieTask, Since: time.Now()})
-		<-stop
-		notZombie()
 	})
 	return func() {
-		stopAfter()
-		close(stop)
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		notZombie()
 	}
 }

@@ -31,14 +31,15 @@ func (e evidence) notice() time.Duration { return time.Duration(e.NoticeMS) * ti
 
 // sessionSettings are what a pinned session needs for a lease of that TTL, as JSON. What a role or a database may have set
 // against it is switched off (T6). The server is to bury a silent client, whose trust has ended by then, soon after the TTL
-// and not hours later (S9): keepalives, and unacknowledged data, give up a second after it.
-func sessionSettings(ttl time.Duration) string {
+// and not hours later (S9): keepalives, and unacknowledged data, give up a second after it. rowWait is how long a
+// statement waits for the lease's row.
+func sessionSettings(ttl, rowWait time.Duration) string {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	settings, _ := json.Marshal(map[string]string{
 		"statement_timeout":       "0",
 		"transaction_timeout":     "0", // 17 and later
 		"idle_session_timeout":    "0", // 14 and later
-		"lock_timeout":            "2s",
+		"lock_timeout":            strconv.FormatInt(rowWait.Milliseconds(), 10),
 		"tcp_keepalives_idle":     strconv.FormatInt(max(1, seconds-2), 10),
 		"tcp_keepalives_interval": "1",
 		"tcp_keepalives_count":    "3",

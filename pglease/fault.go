@@ -49,6 +49,17 @@ var remedies = map[string]string{
 	stateTooManyConnections: "every lease of the hybrid backend pins a connection, and every client with leases keeps one",
 }
 
+// opCheck is the Op of CheckTx, whose statement is sent in a transaction of the caller's.
+const opCheck = "check"
+
+// inCallersTransaction are the remedies that are others there.
+var inCallersTransaction = map[string]string{
+	stateReadOnly:           "the transaction is read only: the check locks the row of the lease, and needs one that may write",
+	stateTransactionAborted: "an earlier statement of the transaction has failed: roll it back, and let the check be the first statement",
+	stateSerialization:      "the lease was taken over or changed since the transaction's snapshot: retry the transaction",
+	stateDeadlock:           "let the check be the first statement, before the transaction locks anything else, and retry it",
+}
+
 // openTransaction is the error for a connection of the caller on which the caller has opened a transaction (P11).
 var openTransaction = &UnsupportedError{
 	Finding: "the connection has an open transaction, whose rollback would take the lease back",
@@ -63,7 +74,11 @@ func newBackendError(op string, err error, r *redact.Redactor) *BackendError {
 	if server := serverError(e.cause); server != nil {
 		e.SQLState = server.SQLState()
 	}
-	if remedy := remedies[e.SQLState]; remedy != "" {
+	remedy := remedies[e.SQLState]
+	if in := inCallersTransaction[e.SQLState]; op == opCheck && in != "" {
+		remedy = in
+	}
+	if remedy != "" {
 		e.text += ": " + remedy
 	}
 	return e

@@ -42,8 +42,8 @@ func (c *Client) adopt(l *Lease) bool {
 	}
 	c.leases[l] = struct{}{}
 	l.beat.due = l.start.Add(l.config.beat)
-	if !c.beating {
-		c.beating = true
+	if c.beating == nil {
+		c.beating = make(chan struct{})
 		go c.heartbeat()
 	} else if l.beat.due.Before(c.wakeAt) {
 		c.kickHeartbeat()
@@ -98,6 +98,22 @@ func (c *Client) heartbeat() {
 	}
 }
 
+// awaitHeartbeat waits until the heartbeat has ended, which it does by itself when the client has no lease any more. A
+// statement in its way is cancelled after a moment.
+func (c *Client) awaitHeartbeat(ctx context.Context) {
+	c.mu.Lock()
+	ended := c.beating
+	c.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	defer time.AfterFunc(driverGrace, c.endBeats).Stop()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
 // checkClocks ends the leases whose trust a suspend has used up.
 func (c *Client) checkClocks() {
 	c.mu.Lock()
@@ -120,7 +136,8 @@ func (c *Client) nextBeat(now time.Time) (due []*Lease, sleep time.Duration, ok 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.leases) == 0 {
-		c.beating = false
+		close(c.beating)
+		c.beating = nil
 		return nil, 0, false
 	}
 	c.wakeAt = now.Add(time.Hour)
@@ -157,7 +174,7 @@ func (c *Client) sendBeat(batch []*Lease) {
 	if len(batch) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.beatTimeout(batch))
+	ctx, cancel := context.WithTimeout(c.beats, c.beatTimeout(batch))
 	defer cancel()
 	start := time.Now()
 	results, err := c.sendRenewals(ctx, batch)

@@ -22,14 +22,15 @@ type hybridBackend struct {
 	sessionCheck  time.Duration
 	takeoverDelay *time.Duration // what WithTakeoverDelay said
 
-	checking  chan struct{} // holds a token while nobody is at the pre-flight
-	checked   bool          // guarded by checking
-	witnessed bool
+	checking chan struct{} // holds a token while nobody is at the pre-flight
 
 	watchable sync.Once
 	canWait   bool
 
-	mu     sync.Mutex
+	mu sync.Mutex
+
+	checked, witnessed bool // by the pre-flight
+
 	held   map[Term]*pinned
 	pinned int             // connections that are pinned or reserved now
 	freed  chan struct{}   // closed when there are fewer of them
@@ -81,6 +82,9 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 			if p, err = h.pin(ctx, r); err == nil {
 				g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
 				h.settle(p, err)
+				if h.keeper != nil && broken(ctx, err) && !errors.Is(err, ErrHeld) {
+					h.keeper.noteBroken()
+				}
 			}
 		}
 		// The pool may have given out connections that the server has closed long ago.
@@ -106,9 +110,9 @@ func (h *hybridBackend) idle() int {
 func (h *hybridBackend) attemptOn(ctx context.Context, p *pinned, r Request, wait, witnessed bool) (g Grant, waited bool, err error) {
 	p.key = key.Lease(r.Name)
 	p.term = Term{Name: r.Name, Owner: r.Owner}
-	err = p.use(ctx, func(ctx context.Context, s statements) error {
+	err = p.use(ctx, attemptTimeout, func(ctx context.Context, s statements) error {
 		a := &hybridAttempt{h: h, p: p, s: s, r: r, args: db.AcquireWithSessionParams{
-			Name: r.Name, Key: p.key, Settings: sessionSettings(r.TTL), TTLSeconds: r.TTL.Seconds(), Owner: r.Owner,
+			Name: r.Name, Key: p.key, TTLSeconds: r.TTL.Seconds(), Owner: r.Owner,
 			NoticeMS: h.noticeMS(s, witnessed), Metadata: encodeMetadata(r.Metadata, r.Attempt),
 		}}
 		var err error
@@ -217,7 +221,7 @@ func (h *hybridBackend) renewOne(ctx context.Context, r Renewal) RenewalResult {
 	}
 	var row db.RenewWithSessionRow
 	var notCommitted error
-	err := p.use(ctx, func(ctx context.Context, s statements) (err error) {
+	err := p.use(ctx, callTimeout, func(ctx context.Context, s statements) (err error) {
 		for n := 1; ; n++ {
 			row, err = queries.RenewWithSession(ctx, s, db.RenewWithSessionParams{
 				Name: r.Term.Name, Owner: r.Term.Owner, Token: r.Term.Token, TTLSeconds: r.TTL.Seconds(),
@@ -246,54 +250,4 @@ func (h *hybridBackend) renewOne(ctx context.Context, r Renewal) RenewalResult {
 	default:
 		return RenewalResult{State: RenewalGone}
 	}
-}
-
-func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Duration) error {
-	p := h.holding(term)
-	if p == nil {
-		return ErrLost
-	}
-	var row db.ReleaseWithSessionRow
-	err := p.use(ctx, func(ctx context.Context, s statements) (err error) {
-		row, err = queries.ReleaseWithSession(ctx, s, db.ReleaseWithSessionParams{
-			MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token, Key: p.key, Settings: p.settings,
-		})
-		if err != nil || h.given == nil || row.Released == 0 {
-			return err
-		}
-		if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
-			return errors.Join(err, openTransaction)
-		}
-		return nil
-	}, false)
-	if err == nil && (!row.Unlocked || row.PID != p.pid) {
-		err = pooled("the lock was not in the session that should have had it")
-	}
-	if err != nil {
-		h.destroy(p)
-		return h.fault(ctx, "release", err)
-	}
-	h.mu.Lock()
-	delete(h.held, term)
-	h.mu.Unlock()
-	h.giveBack(p, nil)
-	p.end(nil)
-	if row.Released == 0 {
-		return ErrLost
-	}
-	return nil
-}
-
-// Forget destroys the connection of a lost term.
-func (h *hybridBackend) Forget(t Term) {
-	if p := h.holding(t); p != nil {
-		go h.destroy(p)
-	}
-}
-
-func (h *hybridBackend) Close(ctx context.Context) error {
-	if h.given != nil {
-		givenConns.Delete(h.db)
-	}
-	return h.tableBackend.Close(ctx)
 }

@@ -17,11 +17,19 @@ const (
 	// slice is how long one statement waits for an advisory lock at the most: a waiting session holds back the oldest
 	// snapshot of the whole server (section "Waiting" of the design; PostgreSQL manual, routine vacuuming).
 	slice = 5 * time.Second
+	// attemptTimeout bounds an attempt on one connection: a slice, and the statements around it.
+	attemptTimeout = slice + 2*callTimeout
 	// secondLook is how long after the first look a holder must still have the lock of an expired row to be ended, if the row
 	// does not name its session.
 	secondLook = 5 * time.Second
 	// lingering is for how long the server may list a session that has given up its locks already.
 	lingering = 100 * time.Millisecond
+	// dying is how long a try waits at the most for a session that it has ended to let go of the lock.
+	dying = 500 * time.Millisecond
+	// patientRow is how long an attempt waits for a locked row if the lock was handed to it: the last holder's commit follows
+	// its unlock. hastyRow, if it was free: then a locked row is as good as a held one.
+	patientRow = 2 * time.Second
+	hastyRow   = 100 * time.Millisecond
 	// rowSlack is how long after the end of a term a waiter looks again.
 	rowSlack = 10 * time.Millisecond
 )
@@ -46,14 +54,18 @@ func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error)
 	}
 	waited := false
 	if a.row.State == "busy" {
-		if !wait {
-			return Grant{}, false, a.held("")
-		}
-		note, err := a.h.hunt(ctx, a)
+		note, ended, err := a.h.hunt(ctx, a)
 		if err != nil {
 			return Grant{}, false, err
 		}
-		locked, err := a.waitForKey(ctx)
+		most := slice
+		if !wait {
+			if !ended {
+				return Grant{}, false, a.held(note)
+			}
+			most = dying
+		}
+		locked, err := a.waitForKey(ctx, most)
 		if err != nil {
 			return Grant{}, false, err
 		}
@@ -89,6 +101,11 @@ func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error)
 func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 	for n := 1; ; n++ {
 		a.args.HaveLock, a.args.Early = haveLock, early
+		rowWait := hastyRow
+		if haveLock {
+			rowWait = patientRow
+		}
+		a.args.Settings = sessionSettings(a.r.TTL, rowWait)
 		a.p.locked = true // until it is known that it is not
 		a.start = time.Now()
 		row, err := queries.AcquireWithSession(ctx, a.s, a.args)
@@ -106,6 +123,8 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 		} else if errors.Is(err, driver.ErrBadConn) {
 			a.p.locked = false // nothing was sent
 			return err
+		} else if stateOf(err) == stateLockNotAvailable && ctx.Err() == nil {
+			return a.rowLocked(ctx, err)
 		}
 		if !again(ctx, n, err) {
 			return err
@@ -116,6 +135,22 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 			}
 		}
 	}
+}
+
+// rowLocked gives the lock back, and makes the answer to an attempt for which somebody kept the row locked for all of
+// lock_timeout: it is held, as by a transaction that passed CheckTx. Without a row, it is an INSERT that is not committed.
+func (a *hybridAttempt) rowLocked(ctx context.Context, failure error) error {
+	if err := a.unlock(ctx); err != nil {
+		return err
+	}
+	row, err := queries.GetLease(ctx, a.s, a.r.Name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return failure
+	}
+	if err != nil {
+		return err
+	}
+	return &HeldError{Info: infoOf(row)}
 }
 
 // takeEarly waits for the bound of notice that the suspected holder wrote into its row, and asks again, now with a look at the
@@ -140,10 +175,10 @@ func (a *hybridAttempt) takeEarly(ctx context.Context) error {
 	}
 }
 
-// waitForKey waits for the lock, and reports false if the slice ended. A server that ends statements sooner than a slice ends
+// waitForKey waits for the lock, for most at the most, and reports false if the slice ended. A server that ends statements sooner than a slice ends
 // this one too.
-func (a *hybridAttempt) waitForKey(ctx context.Context) (locked bool, err error) {
-	length := slice
+func (a *hybridAttempt) waitForKey(ctx context.Context, most time.Duration) (locked bool, err error) {
+	length := most
 	if left := a.row.ExpiresAt.Sub(a.row.ObservedAt); left > 0 {
 		length = min(length, left+rowSlack)
 	} else if a.h.hunting(a.r.Name) {
@@ -203,22 +238,22 @@ func (a *hybridAttempt) granted(ctx context.Context) (Grant, bool, error) {
 }
 
 // hunt ends the session of a holder that hangs: it still has the advisory lock, although its row has expired. If that is not
-// allowed, the note says why the wait goes on.
-func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string, err error) {
+// allowed, the note says why nobody gets the lease.
+func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string, ended bool, err error) {
 	if a.row.ExpiresAt.After(a.row.ObservedAt) {
 		h.forgetLook(a.r.Name)
-		return "", nil
+		return "", false, nil
 	}
 	holder, err := queries.KeyHolder(ctx, a.s, db.KeyHolderParams{Name: a.r.Name, Key: a.p.key})
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !holder.Expired {
 		h.forgetLook(a.r.Name)
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if !holder.Named && !h.lookAt(a.r.Name, look{holder.PID, holder.StartedUS, holder.Token, time.Now()}) {
-		return "", nil
+		return "", false, nil
 	}
 	terminated, err := queries.EvictKeyHolder(ctx, a.s, db.EvictKeyHolderParams{
 		Name: a.r.Name, Key: a.p.key, PID: holder.PID, StartedUS: holder.StartedUS, Token: holder.Token,
@@ -227,15 +262,15 @@ func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string
 	case stateOf(err) == stateNoPrivilege:
 		note = fmt.Sprintf("its term has expired, but its session (pid %d) hangs and keeps the advisory lock, and this role may not end it: grant it pg_signal_backend", holder.PID)
 		h.log.Warn("cannot end the session of a holder that hangs", zap.String("name", a.r.Name), zap.Int32("pid", holder.PID), zap.Error(h.fault(ctx, "evict", err)))
-		return note, nil
+		return note, false, nil
 	case errors.Is(err, sql.ErrNoRows):
-		return "", nil
+		return "", false, nil
 	case err != nil:
-		return "", err
+		return "", false, err
 	}
 	h.log.Warn("session of a holder that hangs ended", zap.String("name", a.r.Name), zap.Int32("pid", holder.PID), zap.Bool("terminated", terminated))
 	h.forgetLook(a.r.Name)
-	return "", nil
+	return "", terminated, nil
 }
 
 // lookAt records a look at a holder, and reports whether the same was seen long enough ago.

@@ -74,12 +74,17 @@ func (t *tableBackend) List(ctx context.Context, prefix string, limit int, withE
 // ForceRelease asks again for as long as callTimeout while the row is locked: it does not queue for the lock, because a
 // backend that waits for a row lock is not ended by a driver that ignores its context.
 func (t *tableBackend) ForceRelease(ctx context.Context, name string, ifToken *int64) (Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	whole, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	// The last quarter of the time is for finding out who stands in the way.
+	end, _ := whole.Deadline()
+	ctx, stop := context.WithTimeout(whole, time.Until(end)*3/4)
+	defer stop()
 	args := db.ForceReleaseLeaseParams{Name: name}
 	if ifToken != nil {
 		args.IfToken = sql.NullInt64{Int64: *ifToken, Valid: true}
 	}
+	locked := false // the row was found locked
 	for n, try := 1, 1; ; n++ {
 		var row db.ForceReleaseLeaseRow
 		err := t.run(ctx, false, func(ctx context.Context, s statements) (err error) {
@@ -99,17 +104,24 @@ func (t *tableBackend) ForceRelease(ctx context.Context, name string, ifToken *i
 				try++
 				continue
 			}
+			if locked && endOf(ctx) != nil {
+				return Info{}, t.guarded(whole, name)
+			}
 			return Info{}, t.fault(ctx, "force release", err)
 		}
 		info, err := t.Get(ctx, name)
+		if err != nil && locked && endOf(ctx) != nil {
+			return Info{}, t.guarded(whole, name)
+		}
 		if err != nil {
 			return Info{}, err
 		}
 		if ifToken != nil && info.Token != *ifToken {
 			return Info{}, &HeldError{Info: info}
 		}
+		locked = true
 		if !pause(ctx, backoff.Exponential(n, 10*time.Millisecond, 200*time.Millisecond)) {
-			return Info{}, t.guarded(ctx, name)
+			return Info{}, t.guarded(whole, name)
 		}
 	}
 }
@@ -133,7 +145,12 @@ func (t *tableBackend) guarded(ctx context.Context, name string) error {
 	}
 	return &BackendError{
 		Op: "force release", text: fmt.Sprintf("%q is guarded %s: nothing was changed", name, who),
-		cause: func() error { return context.Cause(ctx) },
+		cause: func() error { // the caller's context, or the time that was left of it for waiting
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			return context.DeadlineExceeded
+		},
 	}
 }
 

@@ -31,7 +31,7 @@ func (h *hybridBackend) pin(ctx context.Context, r Request) (*pinned, error) {
 		h.pinned++
 	}
 	h.mu.Unlock()
-	conn, err := h.keeper.pool.Conn(ctx)
+	conn, err := h.keeper.sound(ctx)
 	if err != nil {
 		h.unpinned(r.reserved)
 		return nil, &unsentError{fmt.Errorf("%w (%d connections pinned by this client's hybrid leases)", err, h.countPinned())}
@@ -124,7 +124,10 @@ func (h *hybridBackend) destroy(p *pinned) {
 		if p.given == nil {
 			destroy(p.conn)
 		} else if raw, ok := p.rawConn(); ok {
-			_ = raw.Raw(func(any) error { return driver.ErrBadConn })
+			_ = raw.Raw(func(driverConn any) error {
+				endSession(driverConn)
+				return driver.ErrBadConn
+			})
 		}
 		p.turn <- struct{}{}
 	}()

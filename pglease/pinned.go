@@ -45,8 +45,10 @@ func (p *pinned) statements() statements {
 	return statements{p.conn}
 }
 
-// use sends the statements of f, and leaves a watch behind if keepWatching says so afterwards.
-func (p *pinned) use(ctx context.Context, f func(context.Context, statements) error, keepWatching bool) error {
+// use sends the statements of f, which have d for all of them, and leaves a watch behind if keepWatching says so afterwards.
+func (p *pinned) use(ctx context.Context, d time.Duration, f func(context.Context, statements) error, keepWatching bool) error {
+	ctx, cancel := limit(ctx, d)
+	defer cancel()
 	select {
 	case <-p.turn:
 	case <-ctx.Done():
@@ -153,21 +155,49 @@ func (p *pinned) pingUntilEnd(ctx context.Context) error {
 }
 
 // notificationWait finds, by its name and without importing a driver, the method WaitForNotification(context.Context) of the
-// driver's connection, or of one that it wraps: pgx's stdlib offers its own through Conn, and wrappers of drivers theirs
-// through Raw or Unwrap (P10). It returns nil if there is none.
-func notificationWait(driverConn any) func(context.Context) error {
+// driver's connection, or of one that it wraps. It returns nil if there is none.
+func notificationWait(driverConn any) (wait func(context.Context) error) {
+	eachLayer(driverConn, func(v reflect.Value) (found bool) {
+		m := v.MethodByName("WaitForNotification")
+		if !m.IsValid() || !takesContext(m.Type()) {
+			return false
+		}
+		wait = func(ctx context.Context) error {
+			out := m.Call([]reflect.Value{reflect.ValueOf(ctx)})
+			err, _ := out[len(out)-1].Interface().(error)
+			return err
+		}
+		return true
+	})
+	return wait
+}
+
+// endSession closes the driver's own connection, if it has a method Close(context.Context): what wraps it may give it back to
+// a pool of its own instead, alive and with its locks (P12: pgx's OpenDBFromPool).
+func endSession(driverConn any) {
+	eachLayer(driverConn, func(v reflect.Value) (found bool) {
+		m := v.MethodByName("Close")
+		if !m.IsValid() || !takesContext(m.Type()) {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		m.Call([]reflect.Value{reflect.ValueOf(ctx)})
+		return true
+	})
+}
+
+// eachLayer calls f with a driver's connection, then with those that it wraps, until f returns true: pgx's stdlib offers its
+// own through Conn, and wrappers of drivers theirs through Raw or Unwrap (P10).
+func eachLayer(driverConn any, f func(reflect.Value) (found bool)) {
 	v := reflect.ValueOf(driverConn)
 	for depth := 0; depth < 8 && v.IsValid(); depth++ {
 		if v.Kind() == reflect.Interface {
 			v = v.Elem()
 			continue
 		}
-		if m := v.MethodByName("WaitForNotification"); m.IsValid() && waitsForNotification(m.Type()) {
-			return func(ctx context.Context) error {
-				out := m.Call([]reflect.Value{reflect.ValueOf(ctx)})
-				err, _ := out[len(out)-1].Interface().(error)
-				return err
-			}
+		if f(v) {
+			return
 		}
 		inner := v.MethodByName("Conn")
 		if !unwraps(inner) {
@@ -177,11 +207,10 @@ func notificationWait(driverConn any) func(context.Context) error {
 			inner = v.MethodByName("Unwrap")
 		}
 		if !unwraps(inner) {
-			return nil
+			return
 		}
 		v = inner.Call(nil)[0]
 	}
-	return nil
 }
 
 var (
@@ -189,7 +218,7 @@ var (
 	errorType   = reflect.TypeFor[error]()
 )
 
-func waitsForNotification(t reflect.Type) bool {
+func takesContext(t reflect.Type) bool {
 	return t.NumIn() == 1 && t.In(0) == contextType && t.NumOut() >= 1 && t.Out(t.NumOut()-1) == errorType && !t.IsVariadic()
 }
 

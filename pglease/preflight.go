@@ -2,9 +2,11 @@ package pglease
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -21,12 +23,14 @@ const useTable = "use the table backend, or a direct connection to a PostgreSQL 
 func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err error) {
 	select {
 	case <-h.checking:
-		defer func() { h.checking <- struct{}{} }()
 	case <-ctx.Done():
 		return false, &unsentError{ctx.Err()}
 	}
-	if h.checked {
-		return h.witnessed, nil
+	var once sync.Once
+	next := func() { once.Do(func() { h.checking <- struct{}{} }) }
+	defer next()
+	if checked, witnessed := h.inspected(); checked {
+		return witnessed, nil
 	}
 	var first, second *probe
 	if h.given != nil {
@@ -36,29 +40,48 @@ func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err erro
 		if err != nil {
 			return false, &unsentError{err}
 		}
-		defer func() { putBack(a, err) }()
+		defer func() { putBackProbed(a, err) }()
 		first = &probe{statements: statements{a}}
 		if h.keeper.pool.Stats().MaxOpenConnections != 1 {
 			soon, cancel := context.WithTimeout(ctx, secondWait)
 			b, secondErr := h.keeper.pool.Conn(soon)
 			cancel()
 			if secondErr == nil {
-				defer func() { putBack(b, err) }()
+				defer func() { putBackProbed(b, err) }()
 				second = &probe{statements: statements{b}}
 			} else if ctx.Err() != nil {
 				return false, &unsentError{secondErr}
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := limit(ctx, callTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, next)() // the driver may hang, but not everybody behind it
 	if err := inspect(ctx, first, second); err != nil {
 		return false, err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.witnessed = second != nil
 	// Without a second connection because the pool was busy, the next attempt looks again.
 	h.checked = second != nil || h.given != nil || h.keeper.pool.Stats().MaxOpenConnections == 1
 	return h.witnessed, nil
+}
+
+func (h *hybridBackend) inspected() (checked, witnessed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.checked, h.witnessed
+}
+
+// putBackProbed gives a connection of the pre-flight back if the pre-flight has passed. Otherwise the session may have a mark,
+// or the lock.
+func putBackProbed(conn *sql.Conn, err error) {
+	if err != nil {
+		destroy(conn)
+		return
+	}
+	putBack(conn, nil)
 }
 
 // A probe is one connection of the pre-flight.
@@ -86,6 +109,7 @@ func inspect(ctx context.Context, first, second *probe) error {
 			case err != nil:
 				return err
 			case row.Standby || row.ReadOnly:
+				_, _ = queries.DescribeSession(ctx, p, "") // the mark of a connection that is not ours to destroy
 				return &UnsupportedError{"the server is read only (a standby, or default_transaction_read_only), and its advisory locks are its own", useTable}
 			case look > 0 && (row.PID != p.pid || row.Found != p.mark):
 				return pooled("a connection changed its session between two statements")

@@ -58,11 +58,14 @@ func (c *Client) wait(ctx context.Context, names []string, config leaseConfig) (
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
 	answered := false
+	_, canWait := c.backend.(patient)
+	canWait = canWait && len(names) == 1
 	for failures := 0; ; {
 		if err := c.sleepInLine(ctx, ln); err != nil {
 			return nil, err
 		}
-		l, waited, err := c.tryOnce(trying, names, config, true)
+		// The first attempt does not wait, so that there soon is an answer that giveUp can tell.
+		l, waited, err := c.tryOnce(trying, names, config, answered)
 		delay := backoff.Stretch(config.poll)
 		var held *HeldError
 		switch {
@@ -78,6 +81,7 @@ func (c *Client) wait(ctx context.Context, names []string, config leaseConfig) (
 		case c.life.Err() != nil:
 			return nil, ErrClosed
 		case errors.As(err, &held):
+			waited = waited || canWait && !answered
 			answered, failures = true, 0
 			// An expired row that is held all the same is locked: nobody knows for how long.
 			if left := held.Remaining(); waited {

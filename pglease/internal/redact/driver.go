@@ -26,7 +26,7 @@ var quotations = [...]quotation{
 // scanDriverTexts returns the spans of such pieces in s. With whole, s is one DSN.
 func scanDriverTexts(s string, whole bool) []span {
 	if whole {
-		return scanKeywords(s, 0, len(s), nil)
+		return scanKeywords(s, false, nil)
 	}
 	var spans []span
 	// One byte each decides for most texts.
@@ -54,11 +54,14 @@ func scanQuotations(s string, spans []span) []span {
 				break
 			}
 			lo := from + i + len(q.before)
-			hi := strings.Index(s[lo:], q.after)
-			if hi < 0 {
-				hi = lineEnd(s, lo)
-			} else {
-				hi += lo
+			// The piece may contain what comes after it, so the last one counts;
+			// a next sentence of this kind has its own.
+			hi := len(s)
+			if i := strings.Index(s[lo:], q.before); i >= 0 {
+				hi = lo + i
+			}
+			if i := strings.LastIndex(s[lo:hi], q.after); i >= 0 {
+				hi = lo + i
 			}
 			spans = append(spans, span{lo, hi})
 			from = hi
@@ -117,64 +120,9 @@ func scanRegions(s, before, after string, spans []span) []span {
 		if i := strings.Index(s[lo:], after); i >= 0 {
 			hi = lo + i
 		}
-		spans = scanKeywords(s, lo, hi, spans)
+		for _, sp := range scanKeywords(s[lo:hi], true, scan(s[lo:hi], true)) {
+			spans = append(spans, span{lo + sp.lo, lo + sp.hi})
+		}
 		from = hi
 	}
-}
-
-// scanKeywords finds the words of a keyword/value DSN s[lo:hi] that are neither
-// keys nor values: the rest of an unquoted password with a blank, a password
-// whose = is missing, or a password alone.
-func scanKeywords(s string, lo, hi int, spans []span) []span {
-	s = s[:hi]
-	if strings.Contains(s[lo:], "://") || !strings.Contains(s[lo:], "=") && strings.Contains(s[lo:], "@") {
-		return spans
-	}
-	for i := lo; i < len(s); {
-		if isSpace(s[i]) {
-			i++
-			continue
-		}
-		word := i
-		for i < len(s) && !isSpace(s[i]) && s[i] != '=' {
-			i++
-		}
-		key := s[word:i]
-		eq := i
-		for eq < len(s) && isSpace(s[eq]) {
-			eq++
-		}
-		if eq < len(s) && s[eq] == '=' && wordEnd(key, 0) == len(key) {
-			i = valueEnd(s, eq+1)
-			continue
-		}
-		i = nextSpace(s, word)
-		if n := secretWord(s, word); n != i && !knownKey(s[word:i]) {
-			spans = append(spans, span{word, i})
-		}
-	}
-	return spans
-}
-
-// valueEnd returns the end of the value that follows a key and its = at i, as
-// libpq reads it.
-func valueEnd(s string, i int) int {
-	for i < len(s) && isSpace(s[i]) {
-		i++
-	}
-	if i == len(s) || s[i] != '\'' {
-		for i < len(s) && !isSpace(s[i]) {
-			if s[i] == '\\' {
-				i++
-			}
-			i++
-		}
-		return min(i, len(s))
-	}
-	for i++; i < len(s) && s[i] != '\''; i++ {
-		if s[i] == '\\' {
-			i++
-		}
-	}
-	return min(i+1, len(s))
 }

@@ -109,10 +109,10 @@ func (sc *scanner) separator(start, end int) (int, separator) {
 	switch s[sepAt] {
 	case '=':
 		v := sepAt + 1
-		if v < len(s) && s[v] == '>' { // 'password' => 'x'
+		if v < len(s) && s[v] == '>' && isQuoted { // 'password' => 'x'
 			v++
 		}
-		if v == sepAt+1 && sepAt == end && start > 0 && strings.IndexByte("?&;", s[start-1]) >= 0 {
+		if sepAt == end && start > 0 && strings.IndexByte("?&;", s[start-1]) >= 0 {
 			return v, parameter
 		}
 		if v < len(s) && isBlank(s[v]) && sc.nextKey(v, equals) && isEnvironment(s[start:end]) {

@@ -74,7 +74,7 @@ func quotedIn(s string, sp span) bool {
 // pieces splits where a driver may, and names only what is worth hiding.
 func pieces(secret string) []string {
 	parts := strings.FieldsFunc(secret, func(c rune) bool { return strings.ContainsRune("/?#@&=:; \t\r\n", c) })
-	if len(parts) < 2 {
+	if len(parts) == 1 && parts[0] == secret {
 		return nil
 	}
 	var list []string

@@ -20,12 +20,13 @@
 //   - a password without any sign of being one: the last field of a .pgpass
 //     line, a %v of a struct (values without names), the word after "password is"
 //   - the rest of an unquoted password behind something that reads like the
-//     next key ("password=a b=c", "Password:a B:c") or, in free text, behind
-//     a colon and a blank
+//     next key ("password=a host=b", "password=a&b=c", "Password:a B:c") or, in
+//     free text, behind a colon and a blank
 //   - the rest of a URL's password behind a blank, unless the URL stands in quotes
 //   - a piece that the host, port or database name got because the password held
 //     an unencoded delimiter: lib/pq reads postgres://u:12345/x@h/db as the
 //     host u and the port 12345, and says "lookup u"
+//   - up to three bytes of a wrong percent-encoding (net/url: invalid URL escape "%zz")
 //   - base64 of a text that contains a password, except for literals
 //   - encodings other than those named here, and more than three layers of them
 package redact

@@ -128,7 +128,7 @@ func TestCleanTextIsReturnedAsItIs(t *testing.T) {
 		if got := r.String(text); got != text {
 			t.Errorf("\n got %s\nfrom %s", got, text)
 		}
-		if n := testing.AllocsPerRun(100, func() { _ = r.String(text) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { _ = r.String(text) }); n != 0 && !raceEnabled {
 			t.Errorf("%v allocations for %s", n, text)
 		}
 	}
@@ -211,6 +211,7 @@ func TestLearnHidesADSNsPasswordWhereverItTurnsUp(t *testing.T) {
 		{"sslpassword", "host=db sslpassword=hunter2", "word hunter2", "word xxxxx"},
 		{"slash", "postgres://app:12345/hunter2@db/shop", "dial app:12345, path hunter2", "dial app:xxxxx, path xxxxx"},
 		{"at", "postgres://app:hunter/x@hidden/rest@db/shop", "lookup hidden: no such host", "lookup xxxxx: no such host"},
+		{"piece at the end", "postgres://app:],hunter#@db/shop", "word ],hunter", "word xxxxx"},
 		{"bare userinfo", "app:hunter2@db/shop", "word hunter2", "word xxxxx"},
 		{"pasted password", "hunter2", "word hunter2", "word xxxxx"},
 		{"no password", "postgres://app@db/shop", "app db shop", "app db shop"},

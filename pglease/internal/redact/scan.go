@@ -30,6 +30,11 @@ func scan(s string, whole bool) []span {
 	if !suspicious(s) {
 		return nil
 	}
+	if whole {
+		if at := bareUserinfoEnd(s); at >= 0 {
+			return []span{{strings.IndexByte(s, ':') + 1, at}}
+		}
+	}
 	sc := scanner{s: s, whole: whole}
 	for i := 0; i < len(s); {
 		next := 0

@@ -28,7 +28,7 @@ func (sc *scanner) url(i int) int {
 		}
 		return from
 	}
-	bad := badPort(s[from:end])
+	bad := badPort(s[from:end], exact)
 	if bad < 0 {
 		return from
 	}
@@ -137,10 +137,15 @@ func plainHosts(s string) bool {
 	return true
 }
 
-// badPort returns where the first port begins that is no number, or -1. s begins with the authority.
-func badPort(s string) int {
+// badPort returns where the first port begins that is no number, or -1. s begins
+// with the authority; unless it is exact, punctuation of the text may follow.
+func badPort(s string, exact bool) int {
 	if i := strings.IndexAny(s, "/?#"); i >= 0 {
 		s = s[:i]
+	}
+	if !exact {
+		s, _, _ = strings.Cut(s, `\`) // the \n of a quoted text
+		s = strings.TrimRight(s, ".,;:)]}>'\"`")
 	}
 	for from := 0; from < len(s); {
 		end := len(s)
@@ -148,13 +153,11 @@ func badPort(s string) int {
 			end = from + i
 		}
 		host := from
-		if i := strings.IndexByte(s[from:end], ']'); i >= 0 {
+		if i := strings.IndexByte(s[from:end], ']'); i >= 0 && s[from] == '[' {
 			host = from + i
 		}
 		if c := strings.LastIndexByte(s[host:end], ':'); c >= 0 {
-			port, _, _ := strings.Cut(s[host+c+1:end], `\`) // the \n of a quoted text
-			port = strings.TrimRight(port, ".;:)]}>'\"`")
-			if strings.Trim(port, "0123456789") != "" {
+			if strings.Trim(s[host+c+1:end], "0123456789") != "" {
 				return host + strings.IndexByte(s[host:end], ':') + 1
 			}
 		}

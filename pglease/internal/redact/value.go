@@ -13,12 +13,21 @@ func (sc *scanner) singleQuoted(v int) (lo, hi int) {
 	if sc.inQuotes() {
 		end = sc.limit(v)
 	}
+	candidate := -1
 	for i := lo; i < end; i++ {
+		if s[i] != '\'' {
+			continue
+		}
+		n := backslashes(s[lo:], i-lo)
 		switch {
-		case s[i] == '\\':
-			i++
-		case s[i] != '\'':
-		case i+1 < end && s[i+1] == '\'' && i+1 > lo:
+		case n > 0 && !(sc.whole && n%2 == 0):
+			// Escaped, or behind escaped backslashes. In a text that is quoted
+			// itself, which of them can't be told from their number alone, so
+			// another closing quote is looked for first.
+			if unescaped := n%2 == 0 && (!sc.doubleQuoted || n%4 == 0); unescaped && softEnd(s[:end], i+1) {
+				candidate = i
+			}
+		case i+1 < end && s[i+1] == '\'':
 			i++ // doubled
 		case softEnd(s[:end], i+1) || s[i+1] == '&':
 			return lo, i
@@ -27,6 +36,9 @@ func (sc *scanner) singleQuoted(v int) (lo, hi int) {
 			// whatever follows it, may belong to the password.
 			return v, max(i+1, sc.unquotedEnd(i+1, equals))
 		}
+	}
+	if candidate >= 0 {
+		return lo, candidate
 	}
 	return v, end
 }

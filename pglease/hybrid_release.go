@@ -1,0 +1,101 @@
+package pglease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pglease/pglease-go/db"
+)
+
+// How a hybrid lease ends.
+
+func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Duration) error {
+	p := h.holding(term)
+	if p == nil {
+		return ErrLost
+	}
+	begun := time.Now()
+	var row db.ReleaseWithSessionRow
+	unlocked := false // perhaps, by a try whose write did not last
+	err := p.use(ctx, 2*callTimeout, func(ctx context.Context, s statements) (err error) {
+		for n := 1; ; n++ {
+			row, err = queries.ReleaseWithSession(ctx, s, db.ReleaseWithSessionParams{
+				MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token, Key: p.key, Settings: p.settings,
+			})
+			if err == nil {
+				break
+			}
+			// Somebody looks at the row, as Python does; the lock is given up only after it was had.
+			if stateOf(err) == stateLockNotAvailable && ctx.Err() == nil && time.Since(begun) < callTimeout {
+				continue
+			}
+			if !again(ctx, n, err) {
+				break
+			}
+			unlocked = true
+		}
+		if err != nil || h.given == nil || row.Released == 0 {
+			return err
+		}
+		if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
+			return errors.Join(err, openTransaction)
+		}
+		return nil
+	}, false)
+	if err == nil && (!row.Unlocked && !unlocked || row.PID != p.pid) {
+		err = pooled("the lock was not in the session that should have had it")
+	}
+	if err != nil {
+		lost := broken(ctx, err)
+		h.destroy(p)
+		if lost && h.keeper != nil {
+			return h.releaseRow(ctx, term, minHold, err)
+		}
+		return h.fault(ctx, "release", err)
+	}
+	h.mu.Lock()
+	delete(h.held, term)
+	h.mu.Unlock()
+	h.giveBack(p, nil)
+	p.end(nil)
+	if row.Released == 0 {
+		return ErrLost
+	}
+	return nil
+}
+
+// releaseRow ends a term whose session broke, with its lock, while the release was sent on it (failure): whether the row was
+// released is not known.
+func (h *hybridBackend) releaseRow(ctx context.Context, term Term, minHold time.Duration, failure error) error {
+	err := h.tableBackend.Release(ctx, term, minHold)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, ErrLost):
+		return h.fault(ctx, "release", failure)
+	}
+	row, err := h.Get(ctx, term.Name)
+	switch {
+	case err == nil && row.Token == term.Token && row.Owner == term.Owner && !row.HeartbeatAt.Before(row.ExpiresAt):
+		return nil // it was: only a release makes a row look so
+	case err == nil || errors.Is(err, ErrNotFound):
+		return ErrLost
+	default:
+		return h.fault(ctx, "release", failure)
+	}
+}
+
+// Forget destroys the connection of a lost term.
+func (h *hybridBackend) Forget(t Term) {
+	if p := h.holding(t); p != nil {
+		go h.destroy(p)
+	}
+}
+
+func (h *hybridBackend) Close(ctx context.Context) error {
+	if h.given != nil {
+		givenConns.Delete(h.db)
+	}
+	return h.tableBackend.Close(ctx)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pglease_test
+
+const raceDetector = false
