@@ -1,0 +1,22 @@
+# make alone prints what there is. Everything works in a fresh clone with Go alone; what needs a PostgreSQL server starts
+# or finds one by itself (see driver_test/pgserver).
+
+SHELL   := /bin/bash
+MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*' -exec dirname {} \; | sort)
+
+.PHONY: help demo test check generate
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Watch three processes share a lease on a real server, one of them killed, one of them stopped (half a minute)
+	@cd driver_test && go run ./demo
+
+test: ## Run all tests of all modules, with the race detector if there is a C compiler
+	@go run tools/gotest/main.go -shuffle=on -timeout=20m $(MODULES)
+
+check: ## Run every gate but the tests: format, vet, staticcheck, tidy, generated code, dependencies, 386
+	@.ci/check $(MODULES)
+
+generate: ## Make db/ of queries/ and schema/
+	@CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc generate
