@@ -127,10 +127,10 @@ func attempt(j *job, client *pglease.Client) error {
 		return err
 	}
 	info, err := client.Get(ctx, lease)
-	if err != nil {
+	if err != nil && !errors.Is(err, pglease.ErrNotFound) {
 		return err
 	}
-	if info.Expired() { // another's grant is not committed yet, or the TTL ended just now
+	if err != nil || info.Expired() { // another's grant is not committed yet, or the TTL ended just now
 		j.say("skip", "skips: the lease is just changing hands")
 		return nil
 	}
