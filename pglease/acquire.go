@@ -137,7 +137,9 @@ func (c *Client) undo(r Request, g Grant, err error) {
 				}, nil)
 		}
 		if undone {
-			c.wakeWaiters(r.Name)
+			for _, name := range append([]string{r.Name}, r.Others...) {
+				c.wakeWaiters(name)
+			}
 		}
 		if undone || undoErr != nil {
 			c.observe(ctx, Event{Kind: EventWithdraw, Name: r.Name, Token: g.Term.Token, Start: begun, Err: undoErr})

@@ -43,8 +43,8 @@ const (
 var remedies = map[string]string{
 	stateReadOnly:           "the server is read only (a standby, a demoted primary, or default_transaction_read_only): connect to the primary",
 	stateNoPrivilege:        "the role lacks a right: schema/grants.sql has those that leases need; only the table's owner can create or upgrade it",
-	stateStatementMissing:   "a pooler in transaction mode and prepared statements: with pgx, use default_query_exec_mode=exec",
-	stateStatementExists:    "a pooler in transaction mode and prepared statements: with pgx, use default_query_exec_mode=exec",
+	stateStatementMissing:   "a pooler in transaction mode and prepared statements: with pgx, use default_query_exec_mode=exec, with lib/pq binary_parameters=yes",
+	stateStatementExists:    "a pooler in transaction mode and prepared statements: with pgx, use default_query_exec_mode=exec, with lib/pq binary_parameters=yes",
 	stateTransactionAborted: openTransaction.Finding,
 	stateTooManyConnections: "every lease of the hybrid backend pins a connection, and every client with leases keeps one",
 }

@@ -21,9 +21,6 @@ const (
 	// while the machine is suspended and the timers with it.
 	sleepCheck = time.Second
 	slept      = 500 * time.Millisecond
-
-	purgeEvery = time.Hour
-	purgeAge   = 7 * 24 * time.Hour
 )
 
 // A pulse is the state of a lease's heartbeat.
@@ -274,30 +271,11 @@ func (c *Client) beaten(l *Lease, start time.Time, err error) {
 	case b.failures >= c.attempts:
 		*b = pulse{due: b.regular}
 		// If the trust has run out by then, the next beat comes while it has not (O4).
-		if soon := time.Now().Add(max(left/3, c.base)); b.due.Sub(time.Now()) >= left {
+		if soon := time.Now().Add(max(left/3, c.base)); time.Until(b.due) >= left {
 			b.due = soon
 		}
 	default:
 		wait := backoff.Exponential(b.failures, c.base, l.config.beat)
 		b.due = time.Now().Add(min(wait, max(left/2, time.Millisecond)))
 	}
-}
-
-// purgeSometimes deletes a batch of rows that have been expired for long.
-func (c *Client) purgeSometimes() {
-	c.mu.Lock()
-	due := time.Since(c.purged) > purgeEvery && !c.closed
-	if due {
-		c.purged = time.Now()
-	}
-	c.mu.Unlock()
-	if !due {
-		return
-	}
-	c.inBackground(func(ctx context.Context) {
-		n, err := call(ctx, c, "delete expired", Zombie{Kind: ZombieCall}, func(ctx context.Context) (int64, error) {
-			return c.backend.DeleteExpired(ctx, purgeAge, deleteBatch)
-		}, nil)
-		c.log.Debug("old rows deleted", zap.Int64("rows", n), zap.Error(err))
-	})
 }

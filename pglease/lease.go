@@ -42,6 +42,7 @@ type Lease struct {
 
 	releasing chan struct{} // holds a token while nobody releases
 	concluded bool          // a release has told the outcome; guarded by releasing
+	doubted   bool          // a release could not tell it; guarded by releasing
 
 	beat pulse // guarded by client.mu
 }

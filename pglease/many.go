@@ -43,6 +43,11 @@ type Leases []*Lease
 
 // Release releases all of them, and returns their errors joined. It is as Lease.Release.
 func (ls Leases) Release(ctx context.Context) error {
+	if ctx.Err() != nil { // one fresh context for all, not one for each
+		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		ctx = fresh
+	}
 	errs := make([]error, len(ls))
 	for i, l := range slices.Backward(ls) {
 		errs[i] = l.Release(ctx)
@@ -66,7 +71,13 @@ func (c *Client) AcquireAll(ctx context.Context, names []string, opts ...Acquire
 	}
 	defer c.end()
 	if r, ok := c.backend.(reserver); ok {
-		if config.reserved, err = r.reserve(ctx, len(names)); err != nil {
+		reserving, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		if config.reserved, err = r.reserve(reserving, len(names)); err != nil {
+			if c.life.Err() != nil {
+				return nil, ErrClosed
+			}
 			return nil, err
 		}
 		defer config.reserved.end()

@@ -107,7 +107,7 @@ var errNoWait = errors.New("the driver cannot wait for a message of the server")
 // notification it does, so that the server sees an idle session, whose client's death it notices at once; otherwise it pings.
 func (p *pinned) waitForEnd(ctx context.Context) error {
 	raw, ok := p.rawConn()
-	if ok {
+	for ok {
 		var waitErr error
 		err := raw.Raw(func(driverConn any) error {
 			wait := notificationWait(driverConn)
@@ -115,16 +115,34 @@ func (p *pinned) waitForEnd(ctx context.Context) error {
 				waitErr = errNoWait
 				return nil
 			}
+			turn, cancel := p.watchTurn(ctx)
+			defer cancel()
 			for waitErr == nil {
-				waitErr = wait(ctx)
+				waitErr = wait(turn)
+			}
+			if turn.Err() != nil && ctx.Err() == nil {
+				waitErr = nil // somebody else may want to use the connection
 			}
 			return nil
 		})
-		if err != nil || !errors.Is(waitErr, errNoWait) {
-			return errors.Join(err, waitErr)
+		if errors.Is(waitErr, errNoWait) && err == nil {
+			break
+		}
+		if err = errors.Join(err, waitErr); err != nil || ctx.Err() != nil {
+			return err
 		}
 	}
 	return p.pingUntilEnd(ctx)
+}
+
+// givenTurn is how long the watch keeps a connection of the caller's to itself: whoever waits for it longer, has it then.
+const givenTurn = 250 * time.Millisecond
+
+func (p *pinned) watchTurn(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.given == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, givenTurn)
 }
 
 func (p *pinned) rawConn() (session, bool) {

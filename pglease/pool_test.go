@@ -47,7 +47,7 @@ func TestStatementCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		count("Lead", 2)
-		if l, err = c.Acquire(t.Context(), t.Name()); err != nil {
+		if _, err = c.Acquire(t.Context(), t.Name()); err != nil {
 			t.Fatal(err)
 		}
 		count("Acquire of a free lease", 1)

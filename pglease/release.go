@@ -12,8 +12,8 @@ import (
 // is over. If ctx is done already, Release takes a context of its own of 5 s; otherwise the end of ctx ends the call.
 //
 // It returns a *LostError if the lease was lost before, or turns out to be gone, and another error if the outcome is
-// unknown: then the name is free when the TTL ends at the latest, and Release may be called again. After it has returned
-// nil or ErrLost, further calls return nil. No goroutine, connection or lock is left behind.
+// unknown: then the name is free when the TTL ends at the latest, and Release may be called again, which returns nil if the term
+// is over by then, however it ended. After it has returned nil or ErrLost, further calls return nil. No goroutine, connection or lock is left behind.
 func (l *Lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -50,7 +50,11 @@ func (l *Lease) Release(ctx context.Context) error {
 	if errors.Is(err, ErrLost) {
 		err = &LostError{Name: l.term.Name, Token: l.term.Token, Reason: LossGone}
 	}
+	if errors.Is(err, ErrLost) && l.doubted {
+		err = nil // the row is as a release leaves it, and the one before, whose answer was lost, was ours
+	}
 	l.concluded = err == nil || errors.Is(err, ErrLost)
+	l.doubted = !l.concluded
 	c := l.client
 	c.observe(ctx, Event{Kind: EventRelease, Name: l.term.Name, Token: l.term.Token, Start: start, Held: start.Sub(l.began), Err: err})
 	if err != nil {

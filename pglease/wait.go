@@ -77,6 +77,9 @@ func (c *Client) wait(ctx context.Context, names []string, config leaseConfig) (
 			}})
 			return l, nil
 		case ctx.Err() != nil:
+			if errors.As(err, &held) { // answered in the same moment
+				c.plan(ln, delay, held)
+			}
 			return nil, c.giveUp(ctx, ln)
 		case c.life.Err() != nil:
 			return nil, ErrClosed
@@ -134,6 +137,9 @@ func (c *Client) sleepInLine(ctx context.Context, ln *line) error {
 		return ErrClosed
 	case <-timer.C:
 	case <-ln.wake:
+	}
+	if c.life.Err() != nil { // select may choose either
+		return ErrClosed
 	}
 	return nil
 }

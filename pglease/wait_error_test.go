@@ -118,3 +118,19 @@ func TestErrorsThatCannotPassEndAWaitAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// The answer and the end of the context come in the same instant: the answer counts.
+func TestAnAnswerAtTheEndOfTheWaitCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
+		acquire(t, open(t, db), t.Name())
+		ctx, cancel := context.WithCancel(t.Context())
+		c := open(t, db, pglease.WithObserver(cancelling(cancel))) // told of the attempt before the wait is
+		_, err := c.Acquire(ctx, t.Name())
+		mustBe(t, "Acquire", err, context.Canceled)
+		mustBe(t, "Acquire", err, pglease.ErrHeld)
+	})
+}
+
+type cancelling context.CancelFunc
+
+func (f cancelling) Observe(context.Context, pglease.Event) { f() }

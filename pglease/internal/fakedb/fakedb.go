@@ -32,6 +32,8 @@ type Server struct {
 	before func(context.Context, Statement) error
 	after  func(context.Context, Statement) error
 	dial   func(context.Context) error
+
+	transaction bool
 }
 
 // Row is one row of the lease table.
@@ -70,6 +72,13 @@ func (s *Server) Dial(f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dial = f
+}
+
+// Transaction has every connection be in a transaction that somebody has opened on it, or not.
+func (s *Server) Transaction(open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.transaction = open
 }
 
 // Edit has f change the row of name, nil if there is none, and stores what it returns: nil deletes it.

@@ -83,9 +83,12 @@ func (s *Server) execute(ctx context.Context, st Statement) (answer, error) {
 	case "SearchPath":
 		return answer{rows: []any{`"$user", public`}}, nil
 	case "TransactionStatus":
+		if s.transaction {
+			return answer{rows: []any{"in progress"}}, nil
+		}
 		return answer{rows: []any{"committed"}}, nil
 	case "TransactionOpen":
-		return answer{rows: []any{false}}, nil
+		return answer{rows: []any{s.transaction}}, nil
 	case "ping", "begin", "commit", "rollback", "SELECT 1":
 		return answer{}, nil
 	}
