@@ -55,7 +55,8 @@ type Client struct {
 
 // New returns a client for the lease table in d, which may be a *sql.DB, a *sql.Conn, or a type that embeds one. It does
 // no I/O, and the client never closes d. A given *sql.Conn belongs to the client until Close: open no transaction on it.
-// d may be nil if WithBackend is given.
+// d may be nil if WithBackend is given. A pool behind the pool (stdlib.OpenDBFromPool) hides its limit: tell the *sql.DB of it by
+// SetMaxOpenConns, or the client may keep the last connection for itself.
 //
 // Defaults: WithTTL 30 s, WithHeartbeatInterval TTL/3, WithSafetyMargin TTL/10 and 1 s at the most, WithPollInterval 1 s,
 // WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend

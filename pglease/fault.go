@@ -3,7 +3,6 @@ package pglease
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -161,14 +160,11 @@ func retryable(err error) bool {
 }
 
 // doubtful reports whether an attempt that failed with err may have been granted all the same: whenever the server has
-// not said no.
+// not said no. driver.ErrBadConn should mean that nothing was sent, but lib/pq returns it whenever a connection ends.
 func doubtful(err error) bool {
 	var b *BackendError
 	if !errors.As(err, &b) || b.unsent {
 		return false
-	}
-	if errors.Is(b, driver.ErrBadConn) && !errors.Is(b, context.Canceled) && !errors.Is(b, context.DeadlineExceeded) {
-		return false // the driver promises that it has sent nothing
 	}
 	class := b.SQLState + "  "
 	return b.SQLState == "" || class[:2] == "57" || class[:2] == "08"

@@ -69,6 +69,18 @@ func decodeMetadata(column string) map[string]string {
 	return m
 }
 
+// attemptOf reads the number of the attempt that was granted; 0 if the column has none.
+func attemptOf(column string) int64 {
+	var m struct {
+		Attempt string `json:"attempt"`
+	}
+	if json.Unmarshal([]byte(column), &m) != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(m.Attempt, 10, 64)
+	return n
+}
+
 // encodeMetadata writes the metadata column for one attempt. Strings as JSON cannot fail.
 func encodeMetadata(m map[string]string, attempt int64) string {
 	full := make(map[string]string, len(m)+1)

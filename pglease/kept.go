@@ -172,7 +172,7 @@ func putBack(conn *sql.Conn, err error) {
 }
 
 // run sends a statement on a lent connection: the kept one if preferred and at hand. A connection that the server has
-// closed long ago shows that only now, by driver.ErrBadConn, the driver's promise that nothing was sent; the pool may
+// closed long ago shows that only now, by driver.ErrBadConn, after which a statement may be sent again; the pool may
 // have as many of them as it has idle ones, and each attempt removes one.
 func (k *keeper) run(ctx context.Context, preferKept bool, f func(statements) error) error {
 	lend := k.fresh

@@ -245,6 +245,12 @@ func (l *Lease) settle(ctx context.Context, start time.Time, r RenewalResult) (e
 		if r.Cause != nil {
 			return r.Cause
 		}
+		l.mu.Lock()
+		renewed := l.start.After(start)
+		l.mu.Unlock()
+		if renewed { // the lock was that of the lease's own heartbeat
+			return nil
+		}
 		return &BackendError{Op: "renew", text: fmt.Sprintf("the row of %q is locked by another session", l.term.Name)}
 	}
 }

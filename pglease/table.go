@@ -67,6 +67,9 @@ func (t *tableBackend) runFor(ctx context.Context, d time.Duration, preferKept b
 			}
 			defer resume()
 		}
+		// A driver destroys the session in which a context ends a statement, and a given one is the only one there is: the
+		// caller is told at the end of ctx (call sees to that), the statement ends by itself or by its own timeout.
+		ctx = context.WithoutCancel(ctx)
 	}
 	return timed(t.direct())
 }
@@ -130,12 +133,15 @@ func (t *tableBackend) acquireAny(ctx context.Context, r Request, names []string
 
 // acquire sends an attempt until its answer is definite.
 func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context.Context, statements) (db.AcquireAnyLeaseRow, error)) (Grant, error) {
-	var start time.Time
+	var first, start time.Time // of the first statement that was sent, and the last
 	var row db.AcquireAnyLeaseRow
 	var term Term
 	for n := 1; ; n++ {
 		err := t.run(ctx, false, func(ctx context.Context, s statements) (err error) {
 			start = time.Now()
+			if first.IsZero() {
+				first = start
+			}
 			row, err = send(ctx, s)
 			if err != nil || !row.Granted {
 				return err
@@ -157,6 +163,14 @@ func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context
 		}
 		if !again(ctx, n, err) {
 			return Grant{}, t.fault(ctx, "acquire", err)
+		}
+	}
+	if !row.Granted && row.OwnerID == r.Owner && attemptOf(row.Metadata) == r.Attempt {
+		// It was granted when this attempt was sent before, on a connection that broke: lib/pq calls that ErrBadConn, too.
+		row.Granted, start = true, first
+		term = Term{row.TaskName, r.Owner, row.Token}
+		if t.keeper != nil {
+			t.keeper.began(term)
 		}
 	}
 	if !row.Granted {

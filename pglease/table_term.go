@@ -74,10 +74,12 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 		defer t.keeper.ended(term)
 	}
 	args := db.ReleaseLeaseParams{MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token}
+	lost := false // a connection broke before the answer came: drivers may call that ErrBadConn, too
 	for n := 1; ; n++ {
 		var rows int64
 		err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
 			if rows, err = queries.ReleaseLease(ctx, s, args); err != nil || t.given == nil || rows == 0 {
+				lost = lost || broken(ctx, err)
 				return err
 			}
 			if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
@@ -86,12 +88,21 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 			return nil
 		})
 		switch {
+		case err == nil && rows == 0 && lost && t.released(ctx, term):
+			return nil
 		case err == nil && rows == 0:
 			return ErrLost
 		case err == nil:
 			return nil
+		case n == 1 && t.keeper != nil && broken(ctx, err):
 		case !again(ctx, n, err):
 			return t.fault(ctx, "release", err)
 		}
 	}
+}
+
+// released reports whether the row says that the term was released.
+func (t *tableBackend) released(ctx context.Context, term Term) bool {
+	info, err := t.Get(ctx, term.Name)
+	return err == nil && info.Owner == term.Owner && info.Token == term.Token && !info.HeartbeatAt.Before(info.ExpiresAt)
 }
