@@ -4,7 +4,7 @@
 SHELL   := /bin/bash
 MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*' -exec dirname {} \; | sort)
 
-.PHONY: help demo test check generate
+.PHONY: help demo test check generate bench
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,3 +20,6 @@ check: ## Run every gate but the tests: format, vet, staticcheck, tidy, generate
 
 generate: ## Make db/ of queries/ and schema/
 	@CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc generate
+
+bench: ## Measure hand-over, failover, loss and partition with real processes, both drivers (half an hour)
+	@cd driver_test && go run ./bench

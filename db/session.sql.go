@@ -198,7 +198,7 @@ const EvictKeyHolder = `-- name: EvictKeyHolder :one
 WITH found AS MATERIALIZED (
     SELECT k.pid
     FROM pg_catalog.pg_locks AS k
-    JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
+    LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
     WHERE
         k.locktype = 'advisory'
         AND k.granted
@@ -206,7 +206,7 @@ WITH found AS MATERIALIZED (
         AND k.objsubid = 1
         AND ((k.classid::bigint << 32) | k.objid::bigint) = $2::bigint
         AND k.pid = $3::integer
-        AND (EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint = $4::bigint
+        AND COALESCE((EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint, 0) = $4::bigint
 ), expired AS MATERIALIZED (
     SELECT l.task_name
     FROM pglease_leases AS l
@@ -235,7 +235,10 @@ type EvictKeyHolderParams struct {
 // Looks everything up again in the same statement: the lock, the pid and the start of the session, that the row is still
 // in the term that was looked at, expired, and locked by nobody. No row: something has changed; nothing was done.
 // Locks:  the row FOR UPDATE for the length of the statement, not waiting.
-// Needs:  membership in the session's role, or in pg_signal_backend; 42501 without.
+// Needs:  membership in the session's role, or in pg_signal_backend; 42501 without. (A role that has only the latter does not
+//
+//	see when that session began, and matches the lock, the pid and the term.)
+//
 // Sent:   by a hybrid waiter, after KeyHolder: at once if the row's evidence names that session, or else if it held the key
 //
 //	at two looks 5 s apart (a table-mode worker may have had the row in between, H4).
@@ -263,7 +266,7 @@ SELECT
         AND l.session ->> 'owner' = l.owner_id
         AND l.session ->> 'token' = l.token::text
         AND l.session ->> 'acquired_us' = ((EXTRACT(epoch FROM l.acquired_at) * 1000000)::bigint)::text
-        AND a.backend_start <= l.acquired_at,
+        AND COALESCE(a.backend_start <= l.acquired_at, true), -- hidden from a role that may not see that session
         false
     )::boolean AS named
 FROM pg_catalog.pg_locks AS k
@@ -306,6 +309,20 @@ func (q *Queries) KeyHolder(ctx context.Context, db DBTX, arg KeyHolderParams) (
 		&i.Named,
 	)
 	return i, err
+}
+
+const PingSession = `-- name: PingSession :one
+SELECT pg_catalog.pg_backend_pid()::integer AS pid
+`
+
+// Tells that the session is there, and which one it is. A statement and not the driver's ping, which a driver need not have:
+// database/sql then answers for it.
+// Sent:   on the pinned connection every SessionCheck, by a holder whose driver cannot wait for the server.
+func (q *Queries) PingSession(ctx context.Context, db DBTX) (int32, error) {
+	row := db.QueryRowContext(ctx, PingSession)
+	var pid int32
+	err := row.Scan(&pid)
+	return pid, err
 }
 
 const ReleaseWithSession = `-- name: ReleaseWithSession :one

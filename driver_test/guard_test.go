@@ -32,8 +32,8 @@ func playGuard(ctx context.Context, encoded []byte) error {
 	}
 	defer done()
 	defer db.Close()
-	// One renewal at the most in the life of a lease, so that pauses are beyond the TTL.
-	c, err := pglease.New(db, pglease.WithTTL(200*time.Millisecond), pglease.WithHeartbeatInterval(170*time.Millisecond),
+	// The answer to the first heartbeat comes after the trust deadline, so a lease that is not released is soon lost.
+	c, err := pglease.New(db, pglease.WithTTL(200*time.Millisecond), pglease.WithHeartbeatInterval(180*time.Millisecond-50*time.Microsecond),
 		pglease.WithSafetyMargin(20*time.Millisecond), pglease.WithPollInterval(5*time.Millisecond), pglease.WithRetry(1, time.Millisecond))
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestHybridOnAGivenConn(t *testing.T) {
 			mustBeHeldNow(t, c, name)
 			_, err := c.TryAcquire(ctx, name+"2")
 			mustBeUnsupported(t, "a second lease of one session", err, "given connection")
-			_, err = c.AcquireAll(ctx, []string{name+"2", name+"3"})
+			_, err = c.AcquireAll(ctx, []string{name + "2", name + "3"})
 			mustBeUnsupported(t, "two leases of one session", err, "connections")
 			// The application reads on its connection, and so do we, beside the watch and the heartbeats.
 			renewed := l.ExpiresAt()

@@ -200,4 +200,3 @@ func sooner(n, short int) int {
 	}
 	return n
 }
-

@@ -254,7 +254,13 @@ func TestOneConnectionAndHybrid(t *testing.T) {
 		}
 		mustBeHeldNow(t, c, e.schema)
 		waited := make(chan error, 1)
-		go func() { waited <- second(c.Acquire(ctx, e.schema)) }()
+		go func() {
+			next, err := c.Acquire(ctx, e.schema)
+			if err == nil {
+				err = next.Release(ctx)
+			}
+			waited <- err
+		}()
 		until := l.ExpiresAt().Add(200 * time.Millisecond)
 		eventually(t, "heartbeats", func() bool { return l.Err() != nil || l.ExpiresAt().After(until) })
 		if err := errors.Join(l.Renew(ctx), l.Err()); err != nil {

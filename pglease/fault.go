@@ -22,6 +22,7 @@ const (
 	stateLockNotAvailable   = "55P03"
 	stateNoPrivilege        = "42501"
 	statePlanChanged        = "0A000" // "cached plan must not change result type" (D4)
+	stateProtocol           = "08P01" // also: not the parameters that the prepared statement has
 	stateReadOnly           = "25006"
 	stateSerialization      = "40001"
 	stateStatementMissing   = "26000"

@@ -96,6 +96,9 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 	if err == nil || errors.As(err, &held) {
 		return g, waited, err
 	}
+	if statementMoved(err) {
+		err = pooled("a statement met another session than the one that had prepared it")
+	}
 	return g, false, h.fault(ctx, "acquire", err)
 }
 

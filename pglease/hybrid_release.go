@@ -68,6 +68,8 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 // releaseRow ends a term whose session broke, with its lock, while the release was sent on it (failure): whether the row was
 // released is not known.
 func (h *hybridBackend) releaseRow(ctx context.Context, term Term, minHold time.Duration, failure error) error {
+	ctx, cancel := limit(ctx, callTimeout) // the wait for a connection, too
+	defer cancel()
 	err := h.tableBackend.Release(ctx, term, minHold)
 	switch {
 	case err == nil:

@@ -120,8 +120,8 @@ func (p *pinned) waitForEnd(ctx context.Context) error {
 			for waitErr == nil {
 				waitErr = wait(turn)
 			}
-			if turn.Err() != nil && ctx.Err() == nil {
-				waitErr = nil // somebody else may want to use the connection
+			if ctx.Err() == nil && (turn.Err() != nil || p.given != nil && isBusy(driverConn, waitErr)) {
+				waitErr = nil // somebody else may want to use the connection, or does
 			}
 			return nil
 		})
@@ -131,6 +131,7 @@ func (p *pinned) waitForEnd(ctx context.Context) error {
 		if err = errors.Join(err, waitErr); err != nil || ctx.Err() != nil {
 			return err
 		}
+		pause(ctx, time.Millisecond)
 	}
 	return p.pingUntilEnd(ctx)
 }
@@ -143,6 +144,21 @@ func (p *pinned) watchTurn(ctx context.Context) (context.Context, context.Cancel
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, givenTurn)
+}
+
+// isBusy reports whether a wait failed only because the caller reads from the connection just now: its driver says that the
+// same can be tried again, and that the connection is not closed.
+func isBusy(driverConn any, err error) (busy bool) {
+	var e interface{ SafeToRetry() bool }
+	if !errors.As(err, &e) || !e.SafeToRetry() {
+		return false
+	}
+	eachLayer(driverConn, func(v reflect.Value) (found bool) {
+		closed, ok := v.Interface().(interface{ IsClosed() bool })
+		busy = ok && !closed.IsClosed()
+		return ok
+	})
+	return busy
 }
 
 func (p *pinned) rawConn() (session, bool) {
@@ -164,10 +180,13 @@ func (p *pinned) pingUntilEnd(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		pingCtx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		err := p.statements().PingContext(pingCtx)
+		pid, err := queries.PingSession(pingCtx, p.statements())
 		cancel()
 		if err != nil {
 			return err
+		}
+		if pid != p.pid {
+			return pooled("the lease's connection changed its session")
 		}
 	}
 }

@@ -130,11 +130,14 @@ func inspect(ctx context.Context, first, second *probe) error {
 	}
 	stolen, conflictErr := queries.ProbeConflict(ctx, second, probeKey)
 	unlocked, err := queries.ProbeUnlock(ctx, first, probeKey)
-	for try := 0; try < 20 && err == nil && !unlocked; try++ {
+	moved := false
+	for try := 0; try < 40 && !unlocked && (err == nil || statementMoved(err)); try++ {
 		// A pooler has moved the first connection after all: look for the session with the lock.
-		if unlocked, err = queries.ProbeUnlock(ctx, both[try%2], probeKey); err == nil && unlocked {
-			return pooled("a connection changed its session between two statements")
-		}
+		moved = true
+		unlocked, err = queries.ProbeUnlock(ctx, both[try%2], probeKey)
+	}
+	if moved && unlocked {
+		return pooled("a connection changed its session between two statements")
 	}
 	switch {
 	case err != nil:
@@ -145,6 +148,16 @@ func inspect(ctx context.Context, first, second *probe) error {
 		return &UnsupportedError{fmt.Sprintf("advisory locks do not exclude here (won: %t, won again by another session: %t, unlocked: %t)", won, stolen, unlocked), useTable}
 	}
 	return nil
+}
+
+// statementMoved reports whether err is how a server answers a statement that another of its sessions has prepared, or has
+// prepared before: only a pooler in transaction mode leads there. lib/pq's has no name, and the server may take it for another.
+func statementMoved(err error) bool {
+	switch stateOf(err) {
+	case stateStatementMissing, stateStatementExists, stateProtocol:
+		return true
+	}
+	return false
 }
 
 func pooled(how string) error {

@@ -174,6 +174,12 @@ SELECT
 FROM clock
 LEFT JOIN renewed ON true;
 
+-- name: PingSession :one
+-- Tells that the session is there, and which one it is. A statement and not the driver's ping, which a driver need not have:
+-- database/sql then answers for it.
+-- Sent:   on the pinned connection every SessionCheck, by a holder whose driver cannot wait for the server.
+SELECT pg_catalog.pg_backend_pid()::integer AS pid;
+
 -- name: ReleaseWithSession :one
 -- Ends the term of a hybrid lease on its pinned connection: the row as ReleaseLease does, then the advisory lock, then the
 -- session's settings. The order is forced: unlocked before the row is written, the next holder could take the row in
@@ -238,7 +244,7 @@ SELECT
         AND l.session ->> 'owner' = l.owner_id
         AND l.session ->> 'token' = l.token::text
         AND l.session ->> 'acquired_us' = ((EXTRACT(epoch FROM l.acquired_at) * 1000000)::bigint)::text
-        AND a.backend_start <= l.acquired_at,
+        AND COALESCE(a.backend_start <= l.acquired_at, true), -- hidden from a role that may not see that session
         false
     )::boolean AS named
 FROM pg_catalog.pg_locks AS k
@@ -258,13 +264,14 @@ LIMIT 1;
 -- Looks everything up again in the same statement: the lock, the pid and the start of the session, that the row is still
 -- in the term that was looked at, expired, and locked by nobody. No row: something has changed; nothing was done.
 -- Locks:  the row FOR UPDATE for the length of the statement, not waiting.
--- Needs:  membership in the session's role, or in pg_signal_backend; 42501 without.
+-- Needs:  membership in the session's role, or in pg_signal_backend; 42501 without. (A role that has only the latter does not
+--         see when that session began, and matches the lock, the pid and the term.)
 -- Sent:   by a hybrid waiter, after KeyHolder: at once if the row's evidence names that session, or else if it held the key
 --         at two looks 5 s apart (a table-mode worker may have had the row in between, H4).
 WITH found AS MATERIALIZED (
     SELECT k.pid
     FROM pg_catalog.pg_locks AS k
-    JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
+    LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
     WHERE
         k.locktype = 'advisory'
         AND k.granted
@@ -272,7 +279,7 @@ WITH found AS MATERIALIZED (
         AND k.objsubid = 1
         AND ((k.classid::bigint << 32) | k.objid::bigint) = @key::bigint
         AND k.pid = @pid::integer
-        AND (EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint = @started_us::bigint
+        AND COALESCE((EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint, 0) = @started_us::bigint
 ), expired AS MATERIALIZED (
     SELECT l.task_name
     FROM pglease_leases AS l

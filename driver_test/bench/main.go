@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command bench measures what design.md, section 9, sets bars for: with real processes, a real server and both drivers, in one
 // run. It prints a table for driver_test/README.md. Run it with "make bench".
 package main

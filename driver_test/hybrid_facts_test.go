@@ -1,0 +1,168 @@
+package driver_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pglease/pglease-go/driver_test/internal/wire"
+	"github.com/pglease/pglease-go/pglease"
+)
+
+// TestHybridRoundTrips: settings, lock and row are one statement, and so are row, lock and settings at the release. With pgx,
+// which prepares what it has sent before, that is one round trip; lib/pq needs a second one to learn the types.
+func TestHybridRoundTrips(t *testing.T) {
+	each(t, three, func(t *testing.T, e *env, k kind) {
+		count := &wire.Counter{}
+		db := e.openThrough(t, k, e.dsn(), count)
+		ctx := testContext(t)
+		// The session check of lib/pq would count.
+		c := hybridClient(t, db, pglease.WithSessionCheck(time.Hour))
+		other := hybridClient(t, db, pglease.WithSessionCheck(time.Hour))
+		trips := 1
+		if k.name == libpq.name {
+			trips = 2
+		}
+		var l *pglease.Lease
+		operations := []struct {
+			name string
+			do   func() error
+		}{
+			{"acquire", func() (err error) { l, err = c.TryAcquire(ctx, e.schema); return err }},
+			{"a losing try", func() error {
+				if _, err := other.TryAcquire(ctx, e.schema); !errors.Is(err, pglease.ErrHeld) {
+					return fmt.Errorf("not held: %w", err)
+				}
+				return nil
+			}},
+			{"renew", func() error { return l.Renew(ctx) }},
+			{"release", func() error { return l.Release(ctx) }},
+		}
+		fewest := make([]struct{ statements, trips int }, len(operations))
+		for round := range 8 {
+			for i, o := range operations {
+				count.Reset()
+				if err := o.do(); err != nil {
+					t.Fatalf("%s: %v", o.name, err)
+				}
+				s, n := count.Count()
+				if f := &fewest[i]; round == 0 || n < f.trips {
+					f.statements, f.trips = s, n
+				}
+			}
+		}
+		for i, o := range operations {
+			if f := fewest[i]; f.statements != 1 || f.trips != trips {
+				t.Errorf("%s: %d statements, %d round trips; want 1 and %d", o.name, f.statements, f.trips, trips)
+			}
+		}
+	})
+}
+
+// roleTimeouts are what a role can have set against a session that waits, holds or idles (T6).
+func (e *env) roleTimeouts() []string {
+	version := value[int](e, "SELECT current_setting('server_version_num')::int")
+	settings := []string{"statement_timeout = '700ms'", "lock_timeout = '600ms'", "idle_in_transaction_session_timeout = '500ms'"}
+	if version >= 140000 {
+		settings = append(settings, "idle_session_timeout = '800ms'")
+	}
+	if version >= 170000 {
+		settings = append(settings, "transaction_timeout = '900ms'")
+	}
+	return settings
+}
+
+// TestHybridSettings (T6, S9): what a role or a database has set against the session is off while a lease is held, what lets the
+// server bury a silent client is on; durability is as it was; and all is as before afterwards.
+func TestHybridSettings(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		ctx := testContext(t)
+		name, as := e.role()
+		e.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON pglease_leases TO " + name)
+		for _, s := range append(e.roleTimeouts(), "synchronous_commit = 'local'", "tcp_keepalives_idle = '77'") {
+			e.exec("ALTER ROLE " + name + " SET " + s)
+		}
+		db := e.hybridPool(t, k, e.dsn(as))
+		given := conn(t, db)
+		settings := func() string {
+			var s string
+			if err := given.QueryRowContext(ctx, sessionState).Scan(&s); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		before := settings()
+		c := hybridClient(t, given, pglease.WithTTL(10*time.Second))
+		l := mustTry(t, c, e.schema)
+		while := settings()
+		for _, want := range []string{
+			"statement_timeout=0", "synchronous_commit=local", "tcp_keepalives_idle=8", "tcp_keepalives_interval=1",
+			"tcp_keepalives_count=3", "tcp_user_timeout=11000", "locks=1",
+		} {
+			if !strings.Contains(while, want) {
+				t.Errorf("while the lease is held: %s; want %s", while, want)
+			}
+		}
+		for _, off := range []string{"idle_session_timeout=", "transaction_timeout="} {
+			if strings.Contains(" "+before, " "+off) && !strings.Contains(" "+while, " "+off+"0") {
+				t.Errorf("while the lease is held: %s; want %s0", while, off)
+			}
+		}
+		if strings.Contains(while, "lock_timeout=0") || strings.Contains(while, "lock_timeout=600 ") {
+			t.Errorf("while the lease is held: %s; want a lock_timeout of ours", while)
+		}
+		mustRelease(t, l)
+		if after := settings(); after != before {
+			t.Errorf("after the release:\n\t%s\nbefore it:\n\t%s", after, before)
+		}
+		// The lock was had, the row is somebody's: that puts everything back too.
+		table := client(t, db)
+		rival := mustTry(t, table, e.schema)
+		mustBeHeldNow(t, c, e.schema)
+		if after := settings(); after != before {
+			t.Errorf("after a losing try:\n\t%s\nbefore it:\n\t%s", after, before)
+		}
+		mustRelease(t, rival)
+	})
+}
+
+// TestTimeoutsOfARoleDoNoHarmToHybrid (T6): a lease outlives all of them, and so does a wait.
+func TestTimeoutsOfARoleDoNoHarmToHybrid(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		name, as := e.role()
+		e.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON pglease_leases TO " + name)
+		for _, s := range e.roleTimeouts() {
+			e.exec("ALTER ROLE " + name + " SET " + s)
+		}
+		db := e.hybridPool(t, k, e.dsn(as))
+		// No statement is sent for longer than the session may idle.
+		c := hybridClient(t, db, pglease.WithTTL(30*time.Second), pglease.WithSessionCheck(5*time.Second))
+		l := mustTry(t, c, e.schema)
+		waited := make(chan error, 1)
+		go func() {
+			next, err := hybridClient(t, db).Acquire(testContext(t), e.schema)
+			if err == nil && next.Token() <= l.Token() {
+				err = fmt.Errorf("token %d after %d", next.Token(), l.Token())
+			}
+			waited <- err
+		}()
+		hold := time.NewTimer(2500 * time.Millisecond)
+		defer hold.Stop()
+		select {
+		case <-l.Done():
+			t.Fatal(l.Err())
+		case err := <-waited:
+			t.Fatalf("the waiter did not wait: %v", err)
+		case <-hold.C:
+		}
+		if err := l.Renew(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		mustRelease(t, l)
+		if err := await(t, "the waiter", waited); err != nil {
+			t.Error(err)
+		}
+	})
+}
