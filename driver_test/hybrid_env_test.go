@@ -56,7 +56,7 @@ func mustBeClean(t *testing.T, db *sql.DB, k kind, dsn string) {
 	defer done()
 	defer fresh.Close()
 	var want string
-	if err := fresh.QueryRowContext(ctx, sessionState).Scan(&want); err != nil {
+	if !poll(func() bool { err = fresh.QueryRowContext(ctx, sessionState).Scan(&want); return err == nil }) { // the role's timeouts
 		t.Errorf("a new session: %v", err)
 		return
 	}
@@ -190,6 +190,7 @@ func (e *env) bouncer(t *testing.T, mode string, opts ...pgserver.Option) *pgser
 	})
 	// A pooler passes no search_path on.
 	e.exec(fmt.Sprintf("ALTER DATABASE %s SET search_path = %s", e.database, e.schema))
+	t.Cleanup(func() { e.exec(fmt.Sprintf("ALTER DATABASE %s RESET search_path", e.database)) })
 	return b
 }
 

@@ -24,7 +24,7 @@ func TestWaiterGivesUpAtTheGrant(t *testing.T) {
 	}
 	t.Run("by", func(t *testing.T) {
 		for name, end := range ends {
-			for _, k := range two {
+			for _, k := range three {
 				t.Run(name+"/"+k.name, func(t *testing.T) {
 					t.Parallel()
 					e := newEnv(t).table()
@@ -35,7 +35,7 @@ func TestWaiterGivesUpAtTheGrant(t *testing.T) {
 					}
 					seed := uint64(time.Now().UnixNano())
 					t.Logf("seed %d", seed)
-					giveUpAtGrants(t, e, k, e.dsn(as), rand.New(rand.NewPCG(seed, 0)), end.patience, sooner(500, 100))
+					giveUpAtGrants(t, e, k, e.dsn(as), rand.New(rand.NewPCG(seed, 0)), end.patience, sooner(300, 60))
 				})
 			}
 		}

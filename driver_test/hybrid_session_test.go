@@ -99,9 +99,11 @@ func TestForceReleaseOfAHybridLease(t *testing.T) {
 		if err != nil || info.Token != l.Token() || info.Mode != pglease.ModeHybrid {
 			t.Fatalf("ForceRelease: %+v, %v", info, err)
 		}
-		if err := l.CheckTx(testContext(t), begin(t, db, nil)); !errors.Is(err, pglease.ErrLost) {
+		tx := begin(t, db, nil)
+		if err := l.CheckTx(testContext(t), tx); !errors.Is(err, pglease.ErrLost) {
 			t.Errorf("CheckTx: %v", err)
 		}
+		_ = tx.Rollback()
 		lossOf(t, l, pglease.LossGone)
 		next := mustAcquire(t, hybridClient(t, db), e.schema)
 		if next.Token() <= l.Token() {

@@ -75,24 +75,27 @@ func (h *hybridBackend) acquireWaiting(ctx context.Context, r Request) (g Grant,
 }
 
 func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Grant, waited bool, err error) {
-	var p *pinned
+	var held *HeldError
+	var broke time.Time // when a connection broke, on which the attempt may have been granted
 	for stale := h.idle(); ; stale-- {
-		var witnessed bool
-		if witnessed, err = h.preflight(ctx); err == nil {
-			if p, err = h.pin(ctx, r); err == nil {
-				g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
-				h.settle(p, err)
-				if h.keeper != nil && broken(ctx, err) && !errors.Is(err, ErrHeld) {
-					h.keeper.noteBroken()
-				}
-			}
+		var sent bool
+		g, waited, sent, err = h.attemptOnce(ctx, r, wait)
+		if errors.As(err, &held) && held.Expired() && time.Since(broke) < dying && pause(ctx, 5*time.Millisecond) {
+			stale++ // the session of that grant has not let go of its lock yet
+			continue
 		}
-		// The pool may have given out connections that the server has closed long ago.
+		// The pool may have given out connections that the server has closed long ago; lib/pq says the same of one that ended
+		// after the commit.
 		if !errors.Is(err, driver.ErrBadConn) || stale < 0 || ctx.Err() != nil {
 			break
 		}
+		if sent && h.keeper != nil {
+			broke = time.Now()
+			if _, err := h.Withdraw(ctx, r); err != nil {
+				break
+			}
+		}
 	}
-	var held *HeldError
 	if err == nil || errors.As(err, &held) {
 		return g, waited, err
 	}
@@ -100,6 +103,24 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 		err = pooled("a statement met another session than the one that had prepared it")
 	}
 	return g, false, h.fault(ctx, "acquire", err)
+}
+
+// attemptOnce makes an attempt on one connection; sent reports that something of it was sent.
+func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (g Grant, waited, sent bool, err error) {
+	witnessed, err := h.preflight(ctx)
+	if err != nil {
+		return g, false, false, err
+	}
+	p, err := h.pin(ctx, r)
+	if err != nil {
+		return g, false, false, err
+	}
+	g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
+	h.settle(p, err)
+	if h.keeper != nil && broken(ctx, err) && !errors.Is(err, ErrHeld) {
+		h.keeper.noteBroken()
+	}
+	return g, waited, true, err
 }
 
 func (h *hybridBackend) idle() int {
@@ -150,14 +171,6 @@ func (h *hybridBackend) canWatch(s statements) bool {
 		}
 	})
 	return h.canWait
-}
-
-// look is what a waiter saw of a holder that seems to hang.
-type look struct {
-	pid       int32
-	startedUS int64
-	token     int64
-	at        time.Time
 }
 
 // enter records a term that was granted on p, which stays pinned.
@@ -226,9 +239,14 @@ func (h *hybridBackend) renewOne(ctx context.Context, r Renewal) RenewalResult {
 	var notCommitted error
 	err := p.use(ctx, callTimeout, func(ctx context.Context, s statements) (err error) {
 		for n := 1; ; n++ {
-			row, err = queries.RenewWithSession(ctx, s, db.RenewWithSessionParams{
+			sound, cancel, endErr := soundly(ctx)
+			if endErr != nil {
+				return endErr
+			}
+			row, err = queries.RenewWithSession(sound, s, db.RenewWithSessionParams{
 				Name: r.Term.Name, Owner: r.Term.Owner, Token: r.Term.Token, TTLSeconds: r.TTL.Seconds(),
 			})
+			cancel()
 			if err == nil || !again(ctx, n, err) {
 				break
 			}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/pglease/pglease-go/db"
 )
 
@@ -106,9 +104,14 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 			rowWait = patientRow
 		}
 		a.args.Settings = sessionSettings(a.r.TTL, rowWait)
+		sound, cancel, err := soundly(ctx)
+		if err != nil {
+			return err
+		}
 		a.p.locked = true // until it is known that it is not
 		a.start = time.Now()
-		row, err := queries.AcquireWithSession(ctx, a.s, a.args)
+		row, err := queries.AcquireWithSession(sound, a.s, a.args)
+		cancel()
 		if err == nil {
 			a.row = row
 			a.p.pid = row.PID
@@ -121,7 +124,7 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 			}
 			haveLock, err = true, errAskAgain
 		} else if errors.Is(err, driver.ErrBadConn) {
-			a.p.locked = false // nothing was sent
+			a.p.locked = false // there is no session any more
 			return err
 		} else if stateOf(err) == stateLockNotAvailable && ctx.Err() == nil {
 			return a.rowLocked(ctx, err)
@@ -202,7 +205,12 @@ func (a *hybridAttempt) unlock(ctx context.Context) error {
 	if settings == "" {
 		settings = "{}"
 	}
-	if _, err := queries.UnlockKey(ctx, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: settings}); err != nil {
+	sound, cancel, err := soundly(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if _, err := queries.UnlockKey(sound, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: settings}); err != nil {
 		return err
 	}
 	a.p.locked, a.p.settings = false, ""
@@ -235,65 +243,4 @@ func (a *hybridAttempt) granted(ctx context.Context) (Grant, bool, error) {
 		Start:      a.start,
 		Session:    a.p.ended,
 	}, false, nil
-}
-
-// hunt ends the session of a holder that hangs: it still has the advisory lock, although its row has expired. If that is not
-// allowed, the note says why nobody gets the lease.
-func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string, ended bool, err error) {
-	if a.row.ExpiresAt.After(a.row.ObservedAt) {
-		h.forgetLook(a.r.Name)
-		return "", false, nil
-	}
-	holder, err := queries.KeyHolder(ctx, a.s, db.KeyHolderParams{Name: a.r.Name, Key: a.p.key})
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !holder.Expired {
-		h.forgetLook(a.r.Name)
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, err
-	}
-	if !holder.Named && !h.lookAt(a.r.Name, look{holder.PID, holder.StartedUS, holder.Token, time.Now()}) {
-		return "", false, nil
-	}
-	terminated, err := queries.EvictKeyHolder(ctx, a.s, db.EvictKeyHolderParams{
-		Name: a.r.Name, Key: a.p.key, PID: holder.PID, StartedUS: holder.StartedUS, Token: holder.Token,
-	})
-	switch {
-	case stateOf(err) == stateNoPrivilege:
-		note = fmt.Sprintf("its term has expired, but its session (pid %d) hangs and keeps the advisory lock, and this role may not end it: grant it pg_signal_backend", holder.PID)
-		h.log.Warn("cannot end the session of a holder that hangs", zap.String("name", a.r.Name), zap.Int32("pid", holder.PID), zap.Error(h.fault(ctx, "evict", err)))
-		return note, false, nil
-	case errors.Is(err, sql.ErrNoRows):
-		return "", false, nil
-	case err != nil:
-		return "", false, err
-	}
-	h.log.Warn("session of a holder that hangs ended", zap.String("name", a.r.Name), zap.Int32("pid", holder.PID), zap.Bool("terminated", terminated))
-	h.forgetLook(a.r.Name)
-	return "", terminated, nil
-}
-
-// lookAt records a look at a holder, and reports whether the same was seen long enough ago.
-func (h *hybridBackend) lookAt(name string, now look) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before, ok := h.looks[name]
-	if !ok || before.pid != now.pid || before.startedUS != now.startedUS || before.token != now.token {
-		h.looks[name] = now
-		return false
-	}
-	return now.at.Sub(before.at) >= secondLook
-}
-
-func (h *hybridBackend) forgetLook(name string) {
-	h.mu.Lock()
-	delete(h.looks, name)
-	h.mu.Unlock()
-}
-
-func (h *hybridBackend) hunting(name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.looks[name]
-	return ok
 }

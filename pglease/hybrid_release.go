@@ -20,9 +20,14 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	unlocked := false // perhaps, by a try whose write did not last
 	err := p.use(ctx, 2*callTimeout, func(ctx context.Context, s statements) (err error) {
 		for n := 1; ; n++ {
-			row, err = queries.ReleaseWithSession(ctx, s, db.ReleaseWithSessionParams{
+			sound, cancel, endErr := soundly(ctx)
+			if endErr != nil {
+				return endErr
+			}
+			row, err = queries.ReleaseWithSession(sound, s, db.ReleaseWithSessionParams{
 				MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token, Key: p.key, Settings: p.settings,
 			})
+			cancel()
 			if err == nil {
 				break
 			}

@@ -76,9 +76,10 @@ func (t *tableBackend) List(ctx context.Context, prefix string, limit int, withE
 func (t *tableBackend) ForceRelease(ctx context.Context, name string, ifToken *int64) (Info, error) {
 	whole, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// The last quarter of the time is for finding out who stands in the way.
+	// The last quarter of the time is for finding out who stands in the way. No statement is cut short for it: that would cost
+	// the connection, and a new one takes time.
 	end, _ := whole.Deadline()
-	ctx, stop := context.WithTimeout(whole, time.Until(end)*3/4)
+	waiting, stop := context.WithTimeout(whole, time.Until(end)*3/4)
 	defer stop()
 	args := db.ForceReleaseLeaseParams{Name: name}
 	if ifToken != nil {
@@ -87,7 +88,7 @@ func (t *tableBackend) ForceRelease(ctx context.Context, name string, ifToken *i
 	locked := false // the row was found locked
 	for n, try := 1, 1; ; n++ {
 		var row db.ForceReleaseLeaseRow
-		err := t.run(ctx, false, func(ctx context.Context, s statements) (err error) {
+		err := t.run(whole, false, func(ctx context.Context, s statements) (err error) {
 			if row, err = queries.ForceReleaseLease(ctx, s, args); err != nil {
 				return err
 			}
@@ -100,17 +101,17 @@ func (t *tableBackend) ForceRelease(ctx context.Context, name string, ifToken *i
 				Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt,
 			}), nil
 		case !errors.Is(err, sql.ErrNoRows):
-			if again(ctx, try, err) {
+			if again(whole, try, err) {
 				try++
 				continue
 			}
-			if locked && endOf(ctx) != nil {
+			if locked && endOf(whole) != nil {
 				return Info{}, t.guarded(whole, name)
 			}
-			return Info{}, t.fault(ctx, "force release", err)
+			return Info{}, t.fault(whole, "force release", err)
 		}
-		info, err := t.Get(ctx, name)
-		if err != nil && locked && endOf(ctx) != nil {
+		info, err := t.Get(whole, name)
+		if err != nil && locked && endOf(whole) != nil {
 			return Info{}, t.guarded(whole, name)
 		}
 		if err != nil {
@@ -120,7 +121,7 @@ func (t *tableBackend) ForceRelease(ctx context.Context, name string, ifToken *i
 			return Info{}, &HeldError{Info: info}
 		}
 		locked = true
-		if !pause(ctx, backoff.Exponential(n, 10*time.Millisecond, 200*time.Millisecond)) {
+		if !pause(waiting, backoff.Exponential(n, 10*time.Millisecond, 200*time.Millisecond)) {
 			return Info{}, t.guarded(whole, name)
 		}
 	}

@@ -65,6 +65,22 @@ func (p *pinned) use(ctx context.Context, d time.Duration, f func(context.Contex
 	return err
 }
 
+// soundly returns a context for one statement on a session that has the lock, or the error of ctx. A driver may answer a context
+// that has ended with driver.ErrBadConn, although the session lives: then database/sql closes the connection, and what is
+// behind it may give the session back to a pool of its own, with the lock (P12). So a statement begins with a context that
+// has not ended, and does not end in that moment.
+func soundly(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	const moment = 5 * time.Millisecond
+	sound, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(moment, cancel) })
+	if err := ctx.Err(); err != nil {
+		stop()
+		cancel()
+		return nil, nil, err
+	}
+	return sound, func() { stop(); cancel() }, nil
+}
+
 // A watch is a goroutine that hears of the session's end.
 type watch struct {
 	stop func()

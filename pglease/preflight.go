@@ -36,9 +36,9 @@ func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err erro
 	if h.given != nil {
 		first = &probe{statements: h.direct()}
 	} else {
-		a, err := h.keeper.pool.Conn(ctx)
-		if err != nil {
-			return false, &unsentError{err}
+		a, connErr := h.keeper.pool.Conn(ctx)
+		if connErr != nil {
+			return false, &unsentError{connErr}
 		}
 		defer func() { putBackProbed(a, err) }()
 		first = &probe{statements: statements{a}}
@@ -54,7 +54,9 @@ func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err erro
 			}
 		}
 	}
-	ctx, cancel := limit(ctx, callTimeout)
+	// It is for everybody who comes after, and does not end with the caller's context: between the lock and the unlock, a
+	// session must not be lost (see soundly).
+	ctx, cancel := limit(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, next)() // the driver may hang, but not everybody behind it
 	if err := inspect(ctx, first, second); err != nil {
@@ -129,6 +131,8 @@ func inspect(ctx context.Context, first, second *probe) error {
 		return err
 	}
 	stolen, conflictErr := queries.ProbeConflict(ctx, second, probeKey)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
 	unlocked, err := queries.ProbeUnlock(ctx, first, probeKey)
 	moved := false
 	for try := 0; try < 40 && !unlocked && (err == nil || statementMoved(err)); try++ {
