@@ -78,7 +78,7 @@ func (t *tableBackend) describe(ctx context.Context) (current bool, err error) {
 		return err
 	})
 	if err != nil {
-		return false, t.fault(ctx, "describe the table", err)
+		return false, t.fault(ctx, "ensure schema", err)
 	}
 	if len(columns) == 0 {
 		return false, nil

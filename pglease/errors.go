@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -43,7 +44,7 @@ func (e *HeldError) Error() string {
 	if e.Expired() {
 		return fmt.Sprintf("pglease: %q is locked: its last term is guarded by an open transaction, or somebody is taking it", e.Name)
 	}
-	return fmt.Sprintf("pglease: %q is held by %s for another %v at most", e.Name, e.Owner, e.Remaining().Round(time.Millisecond))
+	return fmt.Sprintf("pglease: %q is held by %s, for another %v unless it is renewed", e.Name, e.Owner, e.Remaining().Round(time.Millisecond))
 }
 
 // Is reports whether target is ErrHeld.
@@ -108,7 +109,7 @@ type BackendError struct {
 }
 
 func (e *BackendError) Error() string {
-	if e.SQLState != "" {
+	if e.SQLState != "" && !strings.Contains(e.text, "SQLSTATE "+e.SQLState) {
 		return fmt.Sprintf("pglease: %s: %s (SQLSTATE %s)", e.Op, e.text, e.SQLState)
 	}
 	return fmt.Sprintf("pglease: %s: %s", e.Op, e.text)

@@ -132,6 +132,9 @@ func (t *tableBackend) noSchema(ctx context.Context, err error) error {
 	if path, pathErr := queries.SearchPath(ctx, t.direct()); pathErr == nil {
 		where = fmt.Sprintf(" (search_path is %s)", path)
 	}
+	if stateOf(err) == stateSchemaMissing {
+		where += ": no schema of the search_path exists: create it, or correct the search_path"
+	}
 	return fmt.Errorf("%w: %s%s", ErrNoSchema, t.redact.String(err.Error()), where)
 }
 

@@ -19,7 +19,7 @@ const campaignLimit = 30 * time.Second
 //
 // It returns what fn returns, if fn ends while the lease is held: returning is how a leader resigns. It returns nil when ctx
 // has ended and fn, if it was running, has returned nil or the error of its context. It returns at once what cannot pass:
-// ErrInvalidName, ErrNoSchema, *UnsupportedError, ErrClosed. fn's context is that of Do; a panic of fn releases the lease and
+// ErrInvalidName, ErrNoSchema, *UnsupportedError, and ErrClosed when the client is closed: end ctx first for a nil. fn's context is that of Do; a panic of fn releases the lease and
 // goes on.
 func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Context, l *Lease) error, opts ...AcquireOption) error {
 	if fn == nil {

@@ -57,7 +57,7 @@ func (ls Leases) Release(ctx context.Context) error {
 
 // AcquireAll waits until it has the leases of all names at once, in whatever order they were given; a name given twice is
 // acquired once. It never keeps one while it waits for another: if one is held, it gives back what it has, waits for that one,
-// and starts again from there. So any number of clients may ask for overlapping names, and none of them deadlocks (H7).
+// and starts again from there. So any number of clients may ask for overlapping names, and none of them deadlocks.
 //
 // After an error nothing stays held. Hybrid pins a connection for each name; more names than the pool has connections are
 // refused with an *UnsupportedError at once.

@@ -248,7 +248,7 @@ func WithSecrets(secrets ...string) Option {
 	})
 }
 
-// WithObserver has o told of what happens to the client's leases.
+// WithObserver has obs told of what happens to the client's leases.
 func WithObserver(obs Observer) Option {
 	return clientOption(func(o *clientOptions) {
 		o.observer = obs

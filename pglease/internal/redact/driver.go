@@ -70,8 +70,16 @@ func scanQuotations(s string, spans []span) []span {
 	return spans
 }
 
-// scanLookups finds passwords with an @, of which pgx takes the rest for a host.
+// misread is what pgx says of a URL whose password held an unescaped / or @: the rest of it became the database.
+var misread = regexp.MustCompile("database=([^\\s`]*@[^\\s`]*)")
+
+// scanLookups finds passwords with an @, of which pgx takes the rest for a host, or a part for the database.
 func scanLookups(s string, spans []span) []span {
+	wholeHost := false
+	for _, m := range misread.FindAllStringSubmatchIndex(s, -1) {
+		spans = append(spans, span{m[2], m[3]})
+		wholeHost = true
+	}
 	for from := 0; ; {
 		i := strings.Index(s[from:], "lookup ")
 		if i < 0 {
@@ -79,7 +87,9 @@ func scanLookups(s string, spans []span) []span {
 		}
 		lo := from + i + len("lookup ")
 		end := nextSpace(s, lo)
-		if at := strings.LastIndexByte(s[lo:end], '@'); at > 0 {
+		if wholeHost {
+			spans = append(spans, span{lo, end})
+		} else if at := strings.LastIndexByte(s[lo:end], '@'); at > 0 {
 			spans = append(spans, span{lo, lo + at})
 		}
 		from = end
