@@ -74,8 +74,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("%s, PostgreSQL %d, %s, %d cores\n\n", time.Now().UTC().Format(time.DateOnly), major, runtime.Version(), runtime.NumCPU())
-	fmt.Println("| what | driver | n | p50 | p99 | max | bar | |")
-	fmt.Println("|---|---|---|---|---|---|---|---|")
+	fmt.Println("| what | driver | n | p50 | p99 | max | bar |")
+	fmt.Println("|---|---|---|---|---|---|---|")
 	for _, r := range rows {
 		for _, driver := range []string{"pgx", "postgres"} {
 			if !strings.Contains(r.what, *only) {
