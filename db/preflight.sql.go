@@ -44,7 +44,7 @@ func (q *Queries) DescribeSession(ctx context.Context, db DBTX, mark string) (De
 
 const ProbeConflict = `-- name: ProbeConflict :one
 SELECT CASE
-    WHEN pg_catalog.pg_try_advisory_lock($1::bigint) THEN COALESCE(pg_catalog.pg_advisory_unlock($1::bigint), true) OR true
+    WHEN pg_catalog.pg_try_advisory_lock($1::bigint) THEN pg_catalog.pg_advisory_unlock($1::bigint) IS NOT NULL
     ELSE false
 END::boolean AS won
 `

@@ -12,7 +12,13 @@ import (
 
 const AcquireWithSession = `-- name: AcquireWithSession :one
 WITH lock AS MATERIALIZED (
-    SELECT CASE WHEN $2::boolean THEN true ELSE pg_catalog.pg_try_advisory_lock($3::bigint) END AS won
+    SELECT CASE
+        WHEN $2::boolean THEN true
+        WHEN pg_catalog.pg_try_advisory_lock($3::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
+            pg_catalog.to_regclass('pglease_leases')::oid::integer, ($3::bigint & 4294967295)::oid::integer
+        ) IS NOT NULL -- always, if it is called at all; "OR true" would be folded away, and the call with it
+        ELSE false
+    END AS won
 ), wanted AS MATERIALIZED (
     SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
     FROM lock
@@ -156,8 +162,9 @@ type AcquireWithSessionRow struct {
 //	alive    as suspect, and with early, but the server still lists that session
 //	pooled   as suspect, but that session is this very one: a pooler is in between
 //
-// Locks:  the advisory lock of the key, for the session, not waiting. If won: the row, by its name alone, FOR UPDATE,
+// Locks:  the advisory lock of the key, for the session, not waiting. If won, a shared one too, of the table's oid and the low
 //
+//	half of the key: the key is the name's alone, and this tells which table the session has it for. Then the row, by its name alone, FOR UPDATE,
 //	for lock_timeout at the most. Not SKIP LOCKED and without a condition: the last holder unlocks inside its
 //	statement and commits after it, and whoever looked at conditions first would miss that row (H1).
 //
@@ -207,6 +214,18 @@ WITH found AS MATERIALIZED (
         AND ((k.classid::bigint << 32) | k.objid::bigint) = $2::bigint
         AND k.pid = $3::integer
         AND COALESCE((EXTRACT(epoch FROM a.backend_start) * 1000000)::bigint, 0) = $4::bigint
+        AND NOT EXISTS (
+            SELECT 1
+            FROM pg_catalog.pg_locks AS m
+            WHERE
+                m.locktype = 'advisory'
+                AND m.granted
+                AND m.database = k.database
+                AND m.objsubid = 2
+                AND m.objid = k.objid
+                AND m.pid = k.pid
+                AND m.classid <> pg_catalog.to_regclass('pglease_leases')::oid
+        )
 ), expired AS MATERIALIZED (
     SELECT l.task_name
     FROM pglease_leases AS l
@@ -233,7 +252,8 @@ type EvictKeyHolderParams struct {
 
 // Ends the session that holds the advisory lock of a key although the row has expired: its process hangs, or is stopped.
 // Looks everything up again in the same statement: the lock, the pid and the start of the session, that the row is still
-// in the term that was looked at, expired, and locked by nobody. No row: something has changed; nothing was done.
+// in the term that was looked at, expired, and locked by nobody, and that the session does not hold the lock for another
+// table. No row: something has changed; nothing was done.
 // Locks:  the row FOR UPDATE for the length of the statement, not waiting.
 // Needs:  membership in the session's role, or in pg_signal_backend; 42501 without. (A role that has only the latter does not
 //
@@ -268,7 +288,20 @@ SELECT
         AND l.session ->> 'acquired_us' = ((EXTRACT(epoch FROM l.acquired_at) * 1000000)::bigint)::text
         AND COALESCE(a.backend_start <= l.acquired_at, true), -- hidden from a role that may not see that session
         false
-    )::boolean AS named
+    )::boolean AS named,
+    COALESCE((
+        SELECT m.classid::pg_catalog.regclass::text
+        FROM pg_catalog.pg_locks AS m
+        WHERE
+            m.locktype = 'advisory'
+            AND m.granted
+            AND m.database = k.database
+            AND m.objsubid = 2
+            AND m.objid = k.objid
+            AND m.pid = k.pid
+            AND m.classid <> pg_catalog.to_regclass('pglease_leases')::oid
+        LIMIT 1
+    ), '')::text AS other_table
 FROM pg_catalog.pg_locks AS k
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = k.pid
 LEFT JOIN pglease_leases AS l ON l.task_name = $1::text
@@ -288,15 +321,16 @@ type KeyHolderParams struct {
 }
 
 type KeyHolderRow struct {
-	PID       int32
-	StartedUS int64
-	Token     int64
-	Expired   bool
-	Named     bool
+	PID        int32
+	StartedUS  int64
+	Token      int64
+	Expired    bool
+	Named      bool
+	OtherTable string
 }
 
-// Finds the session that holds the advisory lock of a key, and what the row of the name says of it. No row: nobody does.
-// A pure read.
+// Finds the session that holds the advisory lock of a key, what the row of the name says of it, and for which other table
+// (a lease table in another schema) it holds it, if it does. No row: nobody does. A pure read.
 // Sent:   by a hybrid waiter that finds the key busy though the row has expired: the holder may hang.
 func (q *Queries) KeyHolder(ctx context.Context, db DBTX, arg KeyHolderParams) (KeyHolderRow, error) {
 	row := db.QueryRowContext(ctx, KeyHolder, arg.Name, arg.Key)
@@ -307,6 +341,7 @@ func (q *Queries) KeyHolder(ctx context.Context, db DBTX, arg KeyHolderParams) (
 		&i.Token,
 		&i.Expired,
 		&i.Named,
+		&i.OtherTable,
 	)
 	return i, err
 }
@@ -349,9 +384,14 @@ WITH released AS (
     SELECT pg_catalog.count(*) AS n FROM released
 ), unlocked AS MATERIALIZED (
     SELECT counted.n, pg_catalog.pg_advisory_unlock($5::bigint) AS yes FROM counted
+), unmarked AS MATERIALIZED (
+    SELECT CASE WHEN unlocked.yes THEN pg_catalog.pg_advisory_unlock_shared(
+        pg_catalog.to_regclass('pglease_leases')::oid::integer, ($5::bigint & 4294967295)::oid::integer
+    ) END AS yes
+    FROM unlocked
 ), restored AS MATERIALIZED (
     SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
-    FROM unlocked, pg_catalog.jsonb_each_text(($6::text)::jsonb) AS s
+    FROM unmarked, pg_catalog.jsonb_each_text(($6::text)::jsonb) AS s
 )
 SELECT
     unlocked.n::bigint AS released,
@@ -378,7 +418,7 @@ type ReleaseWithSessionRow struct {
 // Ends the term of a hybrid lease on its pinned connection: the row as ReleaseLease does, then the advisory lock, then the
 // session's settings. The order is forced: unlocked before the row is written, the next holder could take the row in
 // between, and this statement would end that one's term.
-// Locks:  the row FOR NO KEY UPDATE, for lock_timeout at the most. Gives up the advisory lock.
+// Locks:  the row FOR NO KEY UPDATE, for lock_timeout at the most. Gives up the advisory locks.
 // Sent:   by Release, Do, Close and whatever ends a hybrid lease.
 func (q *Queries) ReleaseWithSession(ctx context.Context, db DBTX, arg ReleaseWithSessionParams) (ReleaseWithSessionRow, error) {
 	row := db.QueryRowContext(ctx, ReleaseWithSession,
@@ -475,9 +515,14 @@ func (q *Queries) RenewWithSession(ctx context.Context, db DBTX, arg RenewWithSe
 const UnlockKey = `-- name: UnlockKey :one
 WITH unlocked AS MATERIALIZED (
     SELECT pg_catalog.pg_advisory_unlock($1::bigint) AS yes
+), unmarked AS MATERIALIZED (
+    SELECT CASE WHEN unlocked.yes THEN pg_catalog.pg_advisory_unlock_shared(
+        pg_catalog.to_regclass('pglease_leases')::oid::integer, ($1::bigint & 4294967295)::oid::integer
+    ) END AS yes
+    FROM unlocked
 ), restored AS MATERIALIZED (
     SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
-    FROM unlocked, pg_catalog.jsonb_each_text(($2::text)::jsonb) AS s
+    FROM unmarked, pg_catalog.jsonb_each_text(($2::text)::jsonb) AS s
 )
 SELECT unlocked.yes::boolean AS unlocked FROM unlocked, restored
 `
@@ -487,7 +532,7 @@ type UnlockKeyParams struct {
 	Settings string
 }
 
-// Gives up the advisory lock of a key, says whether this session had it, and restores the session's settings.
+// Gives up the advisory locks of a key, says whether this session had them, and restores the session's settings.
 // Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won.
 func (q *Queries) UnlockKey(ctx context.Context, db DBTX, arg UnlockKeyParams) (bool, error) {
 	row := db.QueryRowContext(ctx, UnlockKey, arg.Key, arg.Settings)
@@ -500,7 +545,12 @@ const WaitForKey = `-- name: WaitForKey :exec
 WITH bound AS MATERIALIZED (
     SELECT pg_catalog.set_config('lock_timeout', $2::text, true) AS slice_ms
 )
-SELECT pg_catalog.pg_advisory_lock($1::bigint) FROM bound
+SELECT
+    pg_catalog.pg_advisory_lock($1::bigint),
+    pg_catalog.pg_try_advisory_lock_shared(
+        pg_catalog.to_regclass('pglease_leases')::oid::integer, ($1::bigint & 4294967295)::oid::integer
+    )
+FROM bound
 `
 
 type WaitForKeyParams struct {
@@ -511,7 +561,7 @@ type WaitForKeyParams struct {
 // Waits for the advisory lock of a key, for one slice at the most (55P03 after it), and takes nothing else: the snapshot of
 // a statement is older than its wait, so the row is left to a statement of its own (H2). While it waits, the session holds
 // back the server's oldest snapshot; that is why slices are short.
-// Locks:  the advisory lock, for the session. After any error it may be held all the same (T1).
+// Locks:  the advisory lock, for the session, and the shared one of the table. After any error they may be held all the same (T1).
 // Sent:   by a hybrid client that waits, after an attempt that found the key busy; by one waiter per name and client.
 func (q *Queries) WaitForKey(ctx context.Context, db DBTX, arg WaitForKeyParams) error {
 	_, err := db.ExecContext(ctx, WaitForKey, arg.Key, arg.SliceMS)

@@ -233,3 +233,29 @@ func TestNoRightToEvict(t *testing.T) {
 		mustRelease(t, l)
 	})
 }
+
+// TestSameNameInAnotherSchema: the advisory key is the name's alone, so a lease of the same name in another schema stands in the
+// way. Its holder is alive, and nobody's to evict, although in this schema the row has expired, or is missing (H4, S7).
+func TestSameNameInAnotherSchema(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		holder := mustTry(t, hybridClient(t, e.hybridPool(t, k, e.dsn())), e.schema)
+		other := newEnv(t).table()
+		waiter := hybridClient(t, other.hybridPool(t, k, other.dsn()))
+		begun := time.Now()
+		for _, row := range []string{"missing", "expired"} {
+			ctx, cancel := context.WithTimeout(testContext(t), 7*time.Second) // longer than two looks are apart
+			_, err := waiter.Acquire(ctx, e.schema)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) || !contains(err, "another lease table, "+e.schema+".pglease_leases") {
+				t.Errorf("row %s: after %v: %v", row, time.Since(begun), err)
+			}
+			if err := holder.Err(); err != nil {
+				t.Fatalf("row %s: the holder in the other schema: %v", row, err)
+			}
+			between := mustTry(t, client(t, other.open(t, k, other.dsn())), e.schema) // a table-mode worker is not in its way
+			mustRelease(t, between)
+		}
+		mustRelease(t, holder)
+		mustRelease(t, mustAcquire(t, waiter, e.schema))
+	})
+}

@@ -38,6 +38,9 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
+	if e.note != "" && e.Owner == "" {
+		return fmt.Sprintf("pglease: %q is held: %s", e.Name, e.note)
+	}
 	if e.note != "" {
 		return fmt.Sprintf("pglease: %q is held by %s: %s", e.Name, e.Owner, e.note)
 	}

@@ -15,7 +15,7 @@ import (
 // How a hybrid backend deals with a holder that hangs.
 
 // hunt ends the session of a holder that hangs: it still has the advisory lock, although its row has expired. If that is not
-// allowed, the note says why nobody gets the lease.
+// allowed, or the lock is held for a lease table of another schema, the note says why nobody gets the lease.
 func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string, ended bool, err error) {
 	if a.row.ExpiresAt.After(a.row.ObservedAt) {
 		h.forgetLook(a.r.Name)
@@ -28,6 +28,10 @@ func (h *hybridBackend) hunt(ctx context.Context, a *hybridAttempt) (note string
 	}
 	if err != nil {
 		return "", false, err
+	}
+	if holder.OtherTable != "" {
+		h.forgetLook(a.r.Name)
+		return fmt.Sprintf("the advisory lock of the name is held for another lease table, %s (pid %d)", holder.OtherTable, holder.PID), false, nil
 	}
 	if !holder.Named && !h.lookAt(a.r.Name, look{holder.PID, holder.StartedUS, holder.Token, time.Now()}) {
 		return "", false, nil

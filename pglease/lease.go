@@ -27,6 +27,7 @@ type Lease struct {
 	term       Term
 	acquiredAt time.Time
 	began      time.Time // by the local clock
+	mode       Mode
 	config     leaseConfig
 	ctx        *leaseContext
 	done       chan struct{}
@@ -54,6 +55,7 @@ func (c *Client) newLease(values context.Context, g Grant, config leaseConfig) *
 		term:       g.Term,
 		acquiredAt: g.AcquiredAt,
 		began:      g.Start,
+		mode:       ModeTable,
 		config:     config,
 		done:       make(chan struct{}),
 		expiresAt:  g.ExpiresAt,
@@ -67,6 +69,7 @@ func (c *Client) newLease(values context.Context, g Grant, config leaseConfig) *
 	l.timer = time.AfterFunc(l.deadline.Until(trust.Now()), l.timeUp)
 	l.mu.Unlock()
 	if g.Session != nil {
+		l.mode = ModeHybrid
 		context.AfterFunc(g.Session, func() { l.lost(LossSession, context.Cause(g.Session)) })
 	}
 	return l

@@ -72,7 +72,7 @@ func (c *Client) wait(ctx context.Context, names []string, config leaseConfig) (
 		case err == nil:
 			// For the next in line: it is this client that holds it now.
 			c.plan(ln, delay, &HeldError{Info: Info{
-				Name: l.term.Name, Owner: l.term.Owner, Token: l.term.Token, Mode: ModeTable, Metadata: maps.Clone(config.metadata),
+				Name: l.term.Name, Owner: l.term.Owner, Token: l.term.Token, Mode: l.mode, Metadata: maps.Clone(config.metadata),
 				AcquiredAt: l.acquiredAt, HeartbeatAt: l.acquiredAt, ObservedAt: l.acquiredAt, ExpiresAt: l.ExpiresAt(),
 			}})
 			return l, nil

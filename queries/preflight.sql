@@ -17,7 +17,7 @@ SELECT pg_catalog.pg_try_advisory_lock(@key::bigint)::boolean AS won;
 -- Tries for the key that another session holds, and gives it back at once if it is granted, which must not be.
 -- Sent:   by the pre-flight on the second connection.
 SELECT CASE
-    WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN COALESCE(pg_catalog.pg_advisory_unlock(@key::bigint), true) OR true
+    WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_advisory_unlock(@key::bigint) IS NOT NULL
     ELSE false
 END::boolean AS won;
 
