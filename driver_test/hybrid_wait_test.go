@@ -65,6 +65,44 @@ func TestHandOverWithoutAMiss(t *testing.T) {
 	})
 }
 
+// TestFirstComeFirstServed: those who wait in the same slice, in different processes as far as the server can tell, are served in
+// the order in which they came.
+func TestFirstComeFirstServed(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		const waiters, inOneSlice = 5, 4 * time.Second
+		clients := make([]*pglease.Client, waiters)
+		for i := range clients {
+			clients[i] = hybridClient(t, e.hybridPool(t, k, e.dsn()))
+			mustRelease(t, mustTry(t, clients[i], e.schema)) // its pre-flight is over
+		}
+		for {
+			l := mustTry(t, clients[0], e.schema)
+			begun := time.Now()
+			type served struct {
+				waiter int
+				*pglease.Lease
+			}
+			order := make(chan served, waiters)
+			for i, c := range clients[1:] {
+				got := e.waits(t, c)
+				go func() { order <- served{i, <-got} }()
+			}
+			sameSlice := time.Since(begun) < inOneSlice
+			mustRelease(t, l)
+			for i := range clients[1:] {
+				next := await(t, "a waiter", order)
+				if sameSlice && next.waiter != i {
+					t.Errorf("waiter %d was served as number %d", next.waiter, i)
+				}
+				mustRelease(t, next.Lease)
+			}
+			if sameSlice {
+				return
+			}
+		}
+	})
+}
+
 // TestWaitingPinsNoOldSnapshot: a statement that waits for a lock holds back the whole server's vacuum; none does so for longer
 // than a slice. Nor does the watch of a holder, at any time.
 func TestWaitingPinsNoOldSnapshot(t *testing.T) {
