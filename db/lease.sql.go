@@ -135,6 +135,51 @@ func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeasePar
 	return i, err
 }
 
+const ReadLease = `-- name: ReadLease :one
+SELECT
+    l.owner_id,
+    l.acquired_at,
+    GREATEST(LEAST(l.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
+    l.heartbeat_at,
+    l.token,
+    COALESCE(l.session::text, '')::text AS session,
+    COALESCE(l.metadata::text, '')::text AS metadata,
+    pg_catalog.clock_timestamp()::timestamptz AS observed_at
+FROM pglease_leases AS l
+WHERE l.task_name = $1::text
+`
+
+type ReadLeaseRow struct {
+	OwnerID     string
+	AcquiredAt  time.Time
+	ExpiresAt   time.Time
+	HeartbeatAt time.Time
+	Token       int64
+	Session     string
+	Metadata    string
+	ObservedAt  time.Time
+}
+
+// Reads one row, and nothing else. A pure read.
+// Sent:   in place of AcquireLease by a client that has seen the name held, until the term that it saw can have ended; if the
+//
+//	row has expired all the same, an attempt follows.
+func (q *Queries) ReadLease(ctx context.Context, db DBTX, name string) (ReadLeaseRow, error) {
+	row := db.QueryRowContext(ctx, ReadLease, name)
+	var i ReadLeaseRow
+	err := row.Scan(
+		&i.OwnerID,
+		&i.AcquiredAt,
+		&i.ExpiresAt,
+		&i.HeartbeatAt,
+		&i.Token,
+		&i.Session,
+		&i.Metadata,
+		&i.ObservedAt,
+	)
+	return i, err
+}
+
 const ReleaseLease = `-- name: ReleaseLease :execrows
 UPDATE pglease_leases AS l
 SET
@@ -284,6 +329,66 @@ func (q *Queries) RenewLeases(ctx context.Context, db DBTX, arg RenewLeasesParam
 		return nil, err
 	}
 	return items, nil
+}
+
+const TakeLease = `-- name: TakeLease :one
+UPDATE pglease_leases AS l
+SET
+    owner_id = $1::text,
+    acquired_at = free.at,
+    expires_at = free.at + pg_catalog.make_interval(secs => $2::double precision),
+    heartbeat_at = free.at,
+    token = GREATEST(free.token + 1, (EXTRACT(epoch FROM free.at) * 1000000)::bigint),
+    session = NULL,
+    metadata = ($3::text)::jsonb
+FROM (
+    SELECT f.task_name, f.token, pg_catalog.clock_timestamp() AS at
+    FROM pglease_leases AS f
+    WHERE f.task_name = $4::text AND f.expires_at <= pg_catalog.clock_timestamp()
+    FOR UPDATE SKIP LOCKED
+) AS free
+WHERE l.task_name = free.task_name
+RETURNING
+    l.acquired_at,
+    l.expires_at,
+    l.token,
+    COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
+`
+
+type TakeLeaseParams struct {
+	Owner      string
+	TTLSeconds float64
+	Metadata   string
+	Name       string
+}
+
+type TakeLeaseRow struct {
+	AcquiredAt time.Time
+	ExpiresAt  time.Time
+	Token      int64
+	XID        string
+}
+
+// Begins a term on a row that exists and has expired: what AcquireLease does in the most frequent case, for a third of its
+// planning. Answers the term; no row: the name is held, locked or unknown, and AcquireLease tells.
+//
+// Locks:  the row FOR UPDATE, as AcquireLease does. Writes: the row, or nothing, and then without a transaction id.
+// Sent:   in place of AcquireLease by a client that has released the name itself a moment ago, or found it to be free.
+func (q *Queries) TakeLease(ctx context.Context, db DBTX, arg TakeLeaseParams) (TakeLeaseRow, error) {
+	row := db.QueryRowContext(ctx, TakeLease,
+		arg.Owner,
+		arg.TTLSeconds,
+		arg.Metadata,
+		arg.Name,
+	)
+	var i TakeLeaseRow
+	err := row.Scan(
+		&i.AcquiredAt,
+		&i.ExpiresAt,
+		&i.Token,
+		&i.XID,
+	)
+	return i, err
 }
 
 const WithdrawLease = `-- name: WithdrawLease :execrows

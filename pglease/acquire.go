@@ -56,7 +56,7 @@ func (c *Client) tryOnce(ctx context.Context, names []string, config leaseConfig
 	if err := ctx.Err(); err != nil {
 		return nil, false, &BackendError{Op: "acquire", text: err.Error(), cause: func() error { return err }, unsent: true}
 	}
-	request := Request{Name: names[0], Others: names[1:], Owner: c.owner, Attempt: c.attempt.Add(1), TTL: config.ttl, Metadata: config.metadata, reserved: config.reserved}
+	request := Request{Name: names[0], Others: names[1:], Owner: c.owner, Attempt: c.attempt.Add(1), TTL: config.ttl, Metadata: config.metadata, encoded: config.encoded, reserved: config.reserved}
 	type answer struct {
 		Grant
 		waited bool

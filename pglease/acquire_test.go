@@ -43,7 +43,7 @@ func TestAGrantWithALostAnswerIsTakenBack_H8(t *testing.T) {
 			bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 				seen := new(events)
 				c := open(t, db, pglease.WithObserver(seen))
-				server.After(only("AcquireLease", answer))
+				server.After(only("attempt", answer))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				l, err := c.TryAcquire(ctx, t.Name())
@@ -83,7 +83,7 @@ func TestTransientErrorsAreAskedAgain_D3_D4(t *testing.T) {
 				}
 				server.Before(failing)
 				l := acquire(t, c, t.Name())
-				sent := server.Sent("AcquireLease")
+				sent := server.Sent("attempt")
 				if last := sent[len(sent)-1].At; l.Deadline().Sub(last) != 29*time.Second {
 					t.Errorf("deadline %v after the successful attempt", l.Deadline().Sub(last))
 				}

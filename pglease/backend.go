@@ -22,6 +22,7 @@ type Request struct {
 	TTL      time.Duration
 	Metadata map[string]string
 
+	encoded  string       // Metadata as JSON, or ""
 	reserved *reservation // what AcquireAll has reserved for it, or nil
 }
 

@@ -75,10 +75,10 @@ func mustBe(t *testing.T, what string, err, want error) {
 	}
 }
 
-// only has f called for statements of one name, and lets the others pass.
+// only has f called for statements of one name (see fakedb.Statement.Is), and lets the others pass.
 func only(name string, f func(context.Context, fakedb.Statement) error) func(context.Context, fakedb.Statement) error {
 	return func(ctx context.Context, st fakedb.Statement) error {
-		if st.Name != name {
+		if !st.Is(name) {
 			return nil
 		}
 		return f(ctx, st)

@@ -123,7 +123,9 @@ func New(d DB, opts ...Option) (*Client, error) {
 	}
 	about := aboutThisProcess()
 	maps.Copy(about, defaults.metadata)
+	encoded := encodeMetadata(about)
 	o.lease.metadata, defaults.metadata = about, about
+	o.lease.encoded, defaults.encoded = encoded, encoded
 	c.options, c.defaults = o.lease, defaults
 	return c, nil
 }

@@ -165,7 +165,7 @@ func TestCloseAgainWaitsForTheFirst(t *testing.T) {
 func TestCloseTakesBackAGrantUnderWay_H8(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 		c := open(t, db)
-		server.After(only("AcquireLease", slow(2*time.Second)))
+		server.After(only("attempt", slow(2*time.Second)))
 		got := make(chan error, 1)
 		go func() {
 			_, err := c.TryAcquire(context.Background(), t.Name())
@@ -187,7 +187,7 @@ func TestCloseTakesBackAGrantUnderWay_H8(t *testing.T) {
 func TestCloseNamesCallsUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 		c := open(t, db)
-		server.Before(only("AcquireLease", obey))
+		server.Before(only("attempt", obey))
 		go func() { _, _ = c.TryAcquire(context.Background(), t.Name()) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

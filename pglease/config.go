@@ -14,6 +14,7 @@ import (
 type leaseConfig struct {
 	ttl, beat, margin, poll, minHold time.Duration
 	metadata                         map[string]string
+	encoded                          string // metadata as JSON
 	onLost                           func(*Lease, error)
 	reserved                         *reservation // of AcquireAll, or nil
 }
@@ -55,6 +56,9 @@ func (o leaseOptions) config() (leaseConfig, error) {
 		if s := k + v; !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 			errs = append(errs, fmt.Errorf("pglease: WithMetadata: %q is not UTF-8 without NUL", k))
 		}
+	}
+	if c.encoded = o.encoded; c.encoded == "" {
+		c.encoded = encodeMetadata(o.metadata)
 	}
 	return c, errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ func failure(t *testing.T, cause error) error {
 	t.Helper()
 	var err error
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
-		server.Before(only("AcquireLease", fail(cause)))
+		server.Before(only("attempt", fail(cause)))
 		_, err = open(t, db).TryAcquire(t.Context(), t.Name())
 	})
 	return err

@@ -137,7 +137,7 @@ func (h *hybridBackend) attemptOn(ctx context.Context, p *pinned, r Request, wai
 	err = p.use(ctx, attemptTimeout, func(ctx context.Context, s statements) error {
 		a := &hybridAttempt{h: h, p: p, s: s, r: r, args: db.AcquireWithSessionParams{
 			Name: r.Name, Key: p.key, TTLSeconds: r.TTL.Seconds(), Owner: r.Owner,
-			NoticeMS: h.noticeMS(s, witnessed), Metadata: encodeMetadata(r.Metadata, r.Attempt),
+			NoticeMS: h.noticeMS(s, witnessed), Metadata: r.metadataColumn(),
 		}}
 		var err error
 		g, waited, err = a.run(ctx, wait)

@@ -53,11 +53,19 @@ const attemptKey = "attempt"
 
 // decodeMetadata reads the metadata column, which others may write too: what is not a string is shown as its JSON.
 func decodeMetadata(column string) map[string]string {
-	var raw map[string]json.RawMessage
-	if column == "" || json.Unmarshal([]byte(column), &raw) != nil || len(raw) == 0 {
+	if column == "" {
 		return nil
 	}
-	m := make(map[string]string, len(raw))
+	var m map[string]string
+	if json.Unmarshal([]byte(column), &m) == nil {
+		delete(m, attemptKey)
+		return m
+	}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal([]byte(column), &raw) != nil {
+		return nil
+	}
+	m = make(map[string]string, len(raw))
 	for k, v := range raw {
 		var s string
 		if json.Unmarshal(v, &s) != nil {
@@ -81,13 +89,24 @@ func attemptOf(column string) int64 {
 	return n
 }
 
-// encodeMetadata writes the metadata column for one attempt. Strings as JSON cannot fail.
-func encodeMetadata(m map[string]string, attempt int64) string {
-	full := make(map[string]string, len(m)+1)
-	for k, v := range m {
-		full[k] = v
+// encodeMetadata writes m as JSON. Strings cannot fail.
+func encodeMetadata(m map[string]string) string {
+	if len(m) == 0 {
+		return "{}"
 	}
-	full[attemptKey] = strconv.FormatInt(attempt, 10)
-	column, _ := json.Marshal(full)
-	return string(column)
+	encoded, _ := json.Marshal(m)
+	return string(encoded)
+}
+
+// metadataColumn is what an attempt writes into the metadata column: the metadata, and which attempt it is.
+func (r Request) metadataColumn() string {
+	encoded := r.encoded
+	if encoded == "" {
+		encoded = encodeMetadata(r.Metadata)
+	}
+	comma := ","
+	if encoded == "{}" {
+		comma = ""
+	}
+	return encoded[:len(encoded)-1] + comma + `"` + attemptKey + `":"` + strconv.FormatInt(r.Attempt, 10) + `"}`
 }

@@ -16,7 +16,7 @@ import (
 func TestLeadWaitsOutAnOutageWithBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 		c := open(t, db)
-		server.Before(only("AcquireLease", fail(fakedb.Error("57P03"))))
+		server.Before(only("attempt", fail(fakedb.Error("57P03"))))
 		led := make(chan time.Time, 1)
 		done := make(chan error, 1)
 		go func() {
@@ -26,7 +26,7 @@ func TestLeadWaitsOutAnOutageWithBackOff(t *testing.T) {
 			})
 		}()
 		time.Sleep(time.Hour)
-		tries := server.Sent("AcquireLease")
+		tries := server.Sent("attempt")
 		longest, shortest := time.Duration(0), time.Hour
 		for i := 3; i < len(tries); i++ { // campaigns, of 3 attempts at the most
 			longest = max(longest, tries[i].At.Sub(tries[i-1].At))
@@ -114,7 +114,7 @@ func TestLeadStopsWithNilWhileItWaits(t *testing.T) {
 		for what, before := range map[string]func(context.Context, fakedb.Statement) error{
 			"held":            nil,
 			"outage":          fail(fakedb.Error("57P03")),
-			"obedient driver": only("AcquireLease", obey),
+			"obedient driver": only("attempt", obey),
 		} {
 			server.Before(before)
 			ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)

@@ -69,6 +69,7 @@ type leaseOptions struct {
 	ttl, beat, margin, poll *time.Duration
 	minHold                 time.Duration
 	metadata                map[string]string
+	encoded                 string // metadata as JSON; "" if they have changed since
 	onLost                  func(*Lease, error)
 }
 
@@ -150,7 +151,7 @@ func WithMetadata(m map[string]string) SharedOption {
 			merged = make(map[string]string, len(m))
 		}
 		maps.Copy(merged, m)
-		o.metadata = merged
+		o.metadata, o.encoded = merged, ""
 	})
 }
 

@@ -162,7 +162,7 @@ func TestAKeptConnectionThatEndedIsReplaced_P5(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 		c := open(t, db)
 		l := acquire(t, c, t.Name())
-		dead := server.Sent("AcquireLease")[0].Conn
+		dead := server.Sent("attempt")[0].Conn
 		server.Before(func(_ context.Context, st fakedb.Statement) error {
 			if st.Conn == dead {
 				return driver.ErrBadConn

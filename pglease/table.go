@@ -21,6 +21,8 @@ type tableBackend struct {
 	given  chan struct{} // holds a token while nobody uses the caller's *sql.Conn; nil if db is something else
 	redact *redact.Redactor
 
+	beliefs beliefs
+
 	// stepAside, if not nil, is called by whoever has taken the given connection, and what it returns before giving it back.
 	stepAside func(context.Context) (resume func(), err error)
 }
@@ -106,14 +108,10 @@ func again(ctx context.Context, n int, err error) bool {
 
 func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	args := db.AcquireLeaseParams{
-		TTLSeconds: r.TTL.Seconds(), Name: r.Name, Owner: r.Owner, Metadata: encodeMetadata(r.Metadata, r.Attempt),
+		TTLSeconds: r.TTL.Seconds(), Name: r.Name, Owner: r.Owner, Metadata: r.metadataColumn(),
 	}
 	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
-		row, err := queries.AcquireLease(ctx, s, args)
-		return db.AcquireAnyLeaseRow{
-			Granted: row.Granted, TaskName: r.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
-			HeartbeatAt: row.HeartbeatAt, Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt, XID: row.XID,
-		}, err
+		return t.askFor(ctx, s, args)
 	})
 }
 
@@ -124,7 +122,7 @@ func (t *tableBackend) acquireAny(ctx context.Context, r Request, names []string
 		return Grant{}, newBackendError("acquire", err, t.redact)
 	}
 	args := db.AcquireAnyLeaseParams{
-		TTLSeconds: r.TTL.Seconds(), Names: string(list), Owner: r.Owner, Metadata: encodeMetadata(r.Metadata, r.Attempt),
+		TTLSeconds: r.TTL.Seconds(), Names: string(list), Owner: r.Owner, Metadata: r.metadataColumn(),
 	}
 	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
 		return queries.AcquireAnyLease(ctx, s, args)
@@ -174,11 +172,13 @@ func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context
 		}
 	}
 	if !row.Granted {
+		t.beliefs.set(row.TaskName, false, start.Add(row.ExpiresAt.Sub(row.ObservedAt)))
 		return Grant{}, &HeldError{Info: infoOf(db.GetLeaseRow{
 			TaskName: row.TaskName, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
 			Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt,
 		})}
 	}
+	t.beliefs.forget(term.Name)
 	return Grant{Term: term, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), Start: start}, nil
 }
 

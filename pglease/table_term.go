@@ -93,6 +93,9 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 		case err == nil && rows == 0:
 			return ErrLost
 		case err == nil:
+			if minHold == 0 {
+				t.beliefs.set(term.Name, true, time.Now().Add(freeFor))
+			}
 			return nil
 		case n == 1 && t.keeper != nil && broken(ctx, err):
 		case !again(ctx, n, err):

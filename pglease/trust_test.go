@@ -68,7 +68,7 @@ func TestTrustCountsFromTheStartOfASlowRenewal_C4(t *testing.T) {
 
 func TestTrustCountsFromTheStartOfASlowGrant_C4(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
-		server.After(only("AcquireLease", slow(3*time.Second)))
+		server.After(only("attempt", slow(3*time.Second)))
 		c := open(t, db)
 		start := time.Now()
 		l := acquire(t, c, t.Name())
@@ -86,7 +86,7 @@ func TestTrustCountsFromTheStartOfASlowGrant_C4(t *testing.T) {
 
 func TestAGrantThatComesTooLateIsTakenBackAndNobodyIsTold_C7_H8(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
-		server.After(only("AcquireLease", slow(1900*time.Millisecond)))
+		server.After(only("attempt", slow(1900*time.Millisecond)))
 		seen := new(events)
 		c := open(t, db, pglease.WithObserver(seen))
 		l, err := c.TryAcquire(t.Context(), t.Name(), pglease.WithTTL(2*time.Second),

@@ -30,13 +30,13 @@ func TestACancelledWaitSaysWhatTheLastAnswerWas(t *testing.T) {
 		if err := wait(); !errors.Is(err, pglease.ErrHeld) {
 			t.Errorf("the last answer was held: %v", err)
 		}
-		time.AfterFunc(5*time.Second, func() { server.Before(only("AcquireLease", fail(fakedb.Error("57P03")))) })
+		time.AfterFunc(5*time.Second, func() { server.Before(only("attempt", fail(fakedb.Error("57P03")))) })
 		err := wait()
 		var failure *pglease.BackendError
 		if errors.Is(err, pglease.ErrHeld) || !errors.As(err, &failure) || failure.SQLState != "57P03" {
 			t.Errorf("the last answer was a failure: %v", err)
 		}
-		server.Before(only("AcquireLease", obey))
+		server.Before(only("attempt", obey))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Acquire(ctx, t.Name()); err != context.DeadlineExceeded { //nolint:errorlint // nothing was answered, so exactly this
@@ -53,12 +53,12 @@ func TestACancelledWaitSaysWhatTheLastAnswerWas(t *testing.T) {
 func TestAWaitAndAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 		c := open(t, db)
-		server.Before(only("AcquireLease", fail(fakedb.Error("57P03"))))
+		server.Before(only("attempt", fail(fakedb.Error("57P03"))))
 		var failure *pglease.BackendError
 		if _, err := c.Acquire(t.Context(), t.Name()); !errors.As(err, &failure) {
 			t.Errorf("Acquire during an outage: %v", err)
 		}
-		if n := len(server.Sent("AcquireLease")); n != 3 {
+		if n := len(server.Sent("attempt")); n != 3 {
 			t.Errorf("%d attempts, want 3", n)
 		}
 		server.Before(nil)
@@ -72,10 +72,10 @@ func TestAWaitAndAnOutage(t *testing.T) {
 			got <- err
 		}()
 		time.Sleep(5 * time.Second)
-		server.Before(only("AcquireLease", fail(fakedb.Error("57P03"))))
+		server.Before(only("attempt", fail(fakedb.Error("57P03"))))
 		server.Forget()
 		time.Sleep(time.Hour)
-		if n := len(server.Sent("AcquireLease")); n > 240 || n < 100 {
+		if n := len(server.Sent("attempt")); n > 240 || n < 100 {
 			t.Errorf("%d attempts in an hour's outage, want one every 15 to 30 s", n)
 		}
 		server.Before(nil)
@@ -100,7 +100,7 @@ func TestErrorsThatCannotPassEndAWaitAtOnce(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
 				c := open(t, db)
-				server.Before(only("AcquireLease", fail(fmt.Errorf("wrapped: %w", state))))
+				server.Before(only("attempt", fail(fmt.Errorf("wrapped: %w", state))))
 				start := time.Now()
 				for what, call := range map[string]func() error{
 					"TryAcquire": func() error { _, err := c.TryAcquire(t.Context(), t.Name()); return err },

@@ -37,7 +37,7 @@ func TestAThousandWaitersAreOne_O10(t *testing.T) {
 		if more := runtime.NumGoroutine() - base; more > n+20 {
 			t.Errorf("%d goroutines for %d waiters", more, n)
 		}
-		tries := server.Sent("AcquireLease")
+		tries := server.Sent("attempt")
 		if perSecond := float64(len(tries)) / time.Since(start).Seconds(); perSecond > 1 || perSecond < 0.5 {
 			t.Errorf("%.2f statements a second", perSecond)
 		}
@@ -70,7 +70,7 @@ func TestPollsAreJittered_O10(t *testing.T) {
 		defer cancel()
 		_, err := c.Acquire(ctx, t.Name())
 		mustBe(t, "Acquire", err, context.DeadlineExceeded)
-		tries := server.Sent("AcquireLease")
+		tries := server.Sent("attempt")
 		distinct := make(map[time.Duration]bool)
 		for i := 1; i < len(tries); i++ {
 			pause := tries[i].At.Sub(tries[i-1].At)
@@ -97,7 +97,7 @@ func TestAWaiterSleepsUntilTheLeaseCanExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, "the lease", start, 30*time.Second, 30100*time.Millisecond)
-		if n := len(server.Sent("AcquireLease")); n != 2 {
+		if n := len(server.Sent("attempt")); n != 2 {
 			t.Errorf("%d statements, want 2", n)
 		}
 		// A poll interval shorter than the TTL counts.
@@ -134,7 +134,7 @@ func TestAnExpiredAndLockedRowIsNotHammered(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, "the lease", start, time.Minute, time.Minute+1250*time.Millisecond)
-		tries := server.Sent("AcquireLease")
+		tries := server.Sent("attempt")
 		for i := 1; i < len(tries); i++ {
 			if pause := tries[i].At.Sub(tries[i-1].At); pause < time.Second {
 				t.Fatalf("a pause of %v", pause)

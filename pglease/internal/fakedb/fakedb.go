@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -107,13 +108,21 @@ func (s *Server) Lock(name string, locked bool) {
 	s.Edit(name, func(r *Row) *Row { r.Locked = locked; return r })
 }
 
+// Is reports whether the statement has that name. "attempt" is a name for all those that ask for one lease.
+func (st Statement) Is(name string) bool {
+	if name == "attempt" {
+		return slices.Contains([]string{"AcquireLease", "TakeLease", "ReadLease"}, st.Name)
+	}
+	return st.Name == name
+}
+
 // Sent returns the statements of that name, or all for "".
 func (s *Server) Sent(name string) []Statement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Statement
 	for _, st := range s.sent {
-		if name == "" || st.Name == name {
+		if name == "" || st.Is(name) {
 			list = append(list, st)
 		}
 	}

@@ -51,6 +51,17 @@ func (s *Server) execute(ctx context.Context, st Statement) (answer, error) {
 	switch st.Name {
 	case "AcquireLease":
 		return s.acquire(st.Args), nil
+	case "TakeLease":
+		return s.take(st.Args), nil
+	case "ReadLease":
+		a := answer{}
+		if r := s.rows[st.Args[0].Value.(string)]; r != nil {
+			a.rows = append(a.rows, db.ReadLeaseRow{
+				OwnerID: r.Owner, AcquiredAt: r.AcquiredAt, ExpiresAt: r.ExpiresAt, HeartbeatAt: r.HeartbeatAt, Token: r.Token,
+				Metadata: r.Metadata, ObservedAt: now(),
+			})
+		}
+		return a, nil
 	case "RenewLeases":
 		return s.renew(st.Args)
 	case "ReleaseLease":
@@ -130,16 +141,31 @@ func (s *Server) acquire(args []driver.NamedValue) answer {
 			Metadata: r.Metadata, ObservedAt: at,
 		}}}
 	}
+	r = s.grant(name, owner, metadata, ttl)
+	return answer{rows: []any{db.AcquireLeaseRow{
+		Granted: true, OwnerID: owner, AcquiredAt: at, ExpiresAt: at.Add(ttl), HeartbeatAt: at, Token: r.Token, ObservedAt: at, XID: "1",
+	}}}
+}
+
+func (s *Server) take(args []driver.NamedValue) (a answer) {
+	owner, ttl, metadata, name := args[0].Value.(string), seconds(args[1]), args[2].Value.(string), args[3].Value.(string)
+	if r := s.rows[name]; r != nil && !r.ExpiresAt.After(now()) && !r.Locked {
+		r = s.grant(name, owner, metadata, ttl)
+		a.rows = append(a.rows, db.TakeLeaseRow{AcquiredAt: r.AcquiredAt, ExpiresAt: r.ExpiresAt, Token: r.Token, XID: "1"})
+	}
+	return a
+}
+
+func (s *Server) grant(name, owner, metadata string, ttl time.Duration) *Row {
+	at := now()
 	token := at.UnixMicro()
-	if r != nil {
+	if r := s.rows[name]; r != nil {
 		token = max(token, r.Token+1)
 	}
 	s.rows[name] = &Row{
 		Name: name, Owner: owner, AcquiredAt: at, ExpiresAt: at.Add(ttl), HeartbeatAt: at, Token: token, Metadata: metadata,
 	}
-	return answer{rows: []any{db.AcquireLeaseRow{
-		Granted: true, OwnerID: owner, AcquiredAt: at, ExpiresAt: at.Add(ttl), HeartbeatAt: at, Token: token, ObservedAt: at, XID: "1",
-	}}}
+	return s.rows[name]
 }
 
 func (s *Server) renew(args []driver.NamedValue) (answer, error) {

@@ -1,0 +1,94 @@
+package pglease
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pglease/pglease-go/db"
+)
+
+// beliefs are what a client has seen of names last. They choose the statement to ask with, no more: each statement finds out
+// for itself what is true, and a wrong belief costs one statement. AcquireLease is right for every case, and dear to plan;
+// drivers that prepare nothing (lib/pq) plan it each time.
+type beliefs struct {
+	mu sync.Mutex
+	of map[string]belief
+}
+
+type belief struct {
+	free  bool // or else held
+	until time.Time
+}
+
+const (
+	// freeFor is for how long a name that this client has released is believed to be free.
+	freeFor = time.Second
+	// mostBeliefs bounds the memory for them: when there are more, all are forgotten.
+	mostBeliefs = 10_000
+)
+
+func (b *beliefs) set(name string, free bool, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil || len(b.of) >= mostBeliefs {
+		b.of = make(map[string]belief)
+	}
+	b.of[name] = belief{free, until}
+}
+
+func (b *beliefs) forget(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.of, name)
+}
+
+// get reports what is believed of name; neither, if nothing is.
+func (b *beliefs) get(name string) (free, held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known, ok := b.of[name]
+	if !ok || !time.Now().Before(known.until) {
+		return false, false
+	}
+	return known.free, !known.free
+}
+
+// askFor sends one attempt: the statement that is cheapest if the belief is true, and what must follow if it is not.
+func (t *tableBackend) askFor(ctx context.Context, s statements, args db.AcquireLeaseParams) (db.AcquireAnyLeaseRow, error) {
+	free, held := t.beliefs.get(args.Name)
+	if held {
+		row, err := queries.ReadLease(ctx, s, args.Name)
+		if err == nil && row.ExpiresAt.After(row.ObservedAt) {
+			return db.AcquireAnyLeaseRow{
+				TaskName: args.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
+				Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt,
+			}, nil
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return db.AcquireAnyLeaseRow{}, err
+		}
+		free = err == nil
+	}
+	if free {
+		row, err := queries.TakeLease(ctx, s, db.TakeLeaseParams{
+			Owner: args.Owner, TTLSeconds: args.TTLSeconds, Metadata: args.Metadata, Name: args.Name,
+		})
+		if err == nil {
+			return db.AcquireAnyLeaseRow{
+				Granted: true, TaskName: args.Name, OwnerID: args.Owner, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+				HeartbeatAt: row.AcquiredAt, Token: row.Token, ObservedAt: row.AcquiredAt, XID: row.XID,
+			}, nil
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return db.AcquireAnyLeaseRow{}, err
+		}
+	}
+	row, err := queries.AcquireLease(ctx, s, args)
+	return db.AcquireAnyLeaseRow{
+		Granted: row.Granted, TaskName: args.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+		HeartbeatAt: row.HeartbeatAt, Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt, XID: row.XID,
+	}, err
+}
