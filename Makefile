@@ -9,7 +9,7 @@ MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Watch three processes share a lease on a real server, one of them killed, one of them stopped (half a minute)
+demo: ## Watch three processes share a lease on a real server, one of them killed, one of them stopped (20 s)
 	@cd driver_test && go run ./demo
 
 test: ## Run all tests of all modules, with the race detector if there is a C compiler

@@ -99,7 +99,7 @@ func TestHybridSettings(t *testing.T) {
 		while := settings()
 		for _, want := range []string{
 			"statement_timeout=0", "synchronous_commit=local", "tcp_keepalives_idle=8", "tcp_keepalives_interval=1",
-			"tcp_keepalives_count=3", "tcp_user_timeout=11000", "locks=1",
+			"tcp_keepalives_count=3", "tcp_user_timeout=11000", "locks=2", // the lock, and the mark of the table
 		} {
 			if !strings.Contains(while, want) {
 				t.Errorf("while the lease is held: %s; want %s", while, want)

@@ -20,7 +20,7 @@ import (
 // is released and the panic goes on.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lease) error, opts ...DoOption) error {
 	if fn == nil {
-		return errNilFunc
+		return nilFunc("Do", name)
 	}
 	o := doOptions{lease: c.options}
 	for _, opt := range opts {
@@ -40,7 +40,9 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return c.doOnce(ctx, name, o, config, fn)
 }
 
-var errNilFunc = errors.New("pglease: the function is nil")
+func nilFunc(call, name string) error {
+	return fmt.Errorf("pglease: %s of %q: the function is nil", call, name)
+}
 
 // checkDo completes what Do or Go was given, or says what is wrong with it. It does no I/O.
 func (c *Client) checkDo(name string, o doOptions) (leaseConfig, error) {
@@ -92,7 +94,7 @@ func (c *Client) acquireFor(ctx context.Context, name string, o doOptions, confi
 // errors are treated as Client.Do does.
 func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if fn == nil {
-		return errNilFunc
+		return nilFunc("Lease.Do", l.term.Name)
 	}
 	c := l.client
 	if err := c.begin(); err != nil {

@@ -42,11 +42,26 @@ type hybridAttempt struct {
 
 	row   db.AcquireWithSessionRow
 	start time.Time // of the last statement
+	guess guess     // how the first statement may be made cheaper
 }
+
+// A guess is what is believed of a name; see beliefs.
+type guess int
+
+const (
+	guessNothing guess = iota
+	guessFree
+	guessHeld
+)
 
 // run tries, and if wait is set waits a slice for the advisory lock. Whenever it returns, p.locked tells whether the session
 // may have the lock without a lease: any error leaves that open, unless the lock was given back and that was verified.
 func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error) {
+	if free, held := a.h.beliefs.get(a.r.Name); free {
+		a.guess = guessFree
+	} else if held && !wait {
+		a.guess = guessHeld
+	}
 	if err := a.send(ctx, false, false); err != nil {
 		return Grant{}, false, err
 	}
@@ -110,7 +125,7 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 		}
 		a.p.locked = true // until it is known that it is not
 		a.start = time.Now()
-		row, err := queries.AcquireWithSession(sound, a.s, a.args)
+		row, definite, err := a.ask(sound)
 		cancel()
 		if err == nil {
 			a.row = row
@@ -119,10 +134,15 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 			if a.p.locked && a.p.settings == "" {
 				a.p.settings = row.OldSettings
 			}
-			if row.State != "free" || row.Granted {
+			if definite {
 				return nil
 			}
-			haveLock, err = true, errAskAgain
+			haveLock = a.p.locked
+			if a.guess != guessNothing {
+				a.guess = guessNothing
+				continue
+			}
+			err = errAskAgain
 		} else if errors.Is(err, driver.ErrBadConn) {
 			a.p.locked = false // there is no session any more
 			return err
@@ -137,6 +157,38 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 				return err
 			}
 		}
+	}
+}
+
+// ask sends one statement: for a guess the cheaper one. definite reports that its answer needs no other.
+func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, definite bool, err error) {
+	switch a.guess {
+	case guessHeld:
+		peek, err := queries.PeekWithSession(ctx, a.s, db.PeekWithSessionParams{Name: a.args.Name, Key: a.args.Key})
+		row = db.AcquireWithSessionRow{
+			State: "free", PID: peek.PID, OwnerID: peek.OwnerID, AcquiredAt: peek.AcquiredAt, ExpiresAt: peek.ExpiresAt,
+			HeartbeatAt: peek.HeartbeatAt, Token: peek.Token, Session: peek.Session, Metadata: peek.Metadata, ObservedAt: peek.ObservedAt,
+		}
+		if peek.Busy {
+			row.State = "busy"
+		}
+		return row, peek.Busy, err
+	case guessFree:
+		take, err := queries.TakeWithSession(ctx, a.s, db.TakeWithSessionParams{
+			Key: a.args.Key, Settings: a.args.Settings, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
+			NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
+		})
+		row = db.AcquireWithSessionRow{
+			State: "free", Granted: take.Granted, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
+			ExpiresAt: take.ExpiresAt, Token: take.Token, XID: take.XID,
+		}
+		if take.Busy {
+			row.State = "busy"
+		}
+		return row, take.Granted, err
+	default:
+		row, err = queries.AcquireWithSession(ctx, a.s, a.args)
+		return row, row.State != "free" || row.Granted, err
 	}
 }
 
@@ -225,6 +277,7 @@ func (a *hybridAttempt) asRow() db.GetLeaseRow {
 }
 
 func (a *hybridAttempt) held(note string) *HeldError {
+	a.h.beliefs.set(a.r.Name, false, a.start.Add(a.row.ExpiresAt.Sub(a.row.ObservedAt)))
 	return &HeldError{Info: infoOf(a.asRow()), note: note}
 }
 
@@ -236,6 +289,7 @@ func (a *hybridAttempt) granted(ctx context.Context) (Grant, bool, error) {
 		return Grant{}, false, err
 	}
 	a.h.enter(a.p, term)
+	a.h.beliefs.forget(a.r.Name)
 	return Grant{
 		Term:       term,
 		AcquiredAt: a.row.AcquiredAt.UTC(),

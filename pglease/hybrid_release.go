@@ -67,6 +67,9 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	if row.Released == 0 {
 		return ErrLost
 	}
+	if minHold == 0 {
+		h.beliefs.set(term.Name, true, time.Now().Add(freeFor))
+	}
 	return nil
 }
 

@@ -23,7 +23,7 @@ const campaignLimit = 30 * time.Second
 // goes on.
 func (c *Client) Lead(ctx context.Context, name string, fn func(ctx context.Context, l *Lease) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return errNilFunc
+		return nilFunc("Lead", name)
 	}
 	config, err := c.admit(name, opts)
 	if err != nil {

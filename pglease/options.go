@@ -260,7 +260,8 @@ func WithObserver(obs Observer) Option {
 }
 
 // WithRetry sets how often a heartbeat is tried, and the pause after the first failure; the pause doubles each time, and
-// is shortened by up to a half at random and to what is left of the trust. Default 3 attempts and 100 ms.
+// is shortened by up to a half at random and to what is left of the trust. Default 3 attempts and 100 ms. A waiter that has had
+// no answer of the database yet gives up after as many attempts, too; one that has had an answer goes on until its context ends.
 func WithRetry(attempts int, base time.Duration) Option {
 	return clientOption(func(o *clientOptions) {
 		o.attempts, o.base = attempts, base

@@ -87,18 +87,28 @@ type watch struct {
 	done chan struct{} // closed when it has left the connection
 }
 
+// watchAfter is how long a connection is idle before somebody watches it: to start a watch and to stop it costs as much as a
+// statement, which a lease that is released at once need not pay.
+const watchAfter = 2 * time.Millisecond
+
 // startWatching is called by whoever has the turn.
 func (p *pinned) startWatching() {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &watch{stop: cancel, done: make(chan struct{})}
+	w := &watch{done: make(chan struct{})}
 	p.watching = w
-	go func() {
+	start := time.AfterFunc(watchAfter, func() {
 		defer close(w.done)
 		err := p.waitForEnd(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.end(err)
 		}
-	}()
+	})
+	w.stop = func() {
+		cancel()
+		if start.Stop() {
+			close(w.done)
+		}
+	}
 }
 
 // stopWatching returns when the connection is free for a statement. It is called by whoever has the turn.

@@ -18,7 +18,7 @@ func (f goOption) applyGo(o *goOptions) { f(o) }
 func (c *Client) Singleton(name string, fn func(ctx context.Context) error, opts ...DoOption) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if fn == nil {
-			return errNilFunc
+			return nilFunc("Singleton", name)
 		}
 		return c.Do(ctx, name, func(ctx context.Context, _ *Lease) error { return fn(ctx) }, opts...)
 	}
@@ -51,7 +51,7 @@ var errGoexit = errors.New("pglease: the function of the task called runtime.Goe
 
 func (c *Client) goTask(ctx context.Context, t *Task, name string, fn func(context.Context, *Lease) error, opts []GoOption) error {
 	if fn == nil {
-		return errNilFunc
+		return nilFunc("Go", name)
 	}
 	o := goOptions{doOptions: doOptions{lease: c.options}}
 	for _, opt := range opts {

@@ -6,7 +6,7 @@
 --         one. FOR UPDATE, because an open CheckTx holds FOR KEY SHARE, which weaker locks pass. It can wait for
 --         one thing, another's uncommitted INSERT of the same name; the client's timeout bounds that.
 -- Writes: the row, if granted. If not: nothing, no row lock and no transaction id.
--- Sent:   by TryAcquire, and by Acquire and what stands on it once for each attempt.
+-- Sent:   by TryAcquire, and by Acquire and what stands on it once for each attempt, unless ReadLease or TakeLease does.
 --
 -- The expiry is judged on the locked row by clock_timestamp(): now() stands still while a statement waits. The
 -- condition of DO UPDATE compares with the clock as it was before the INSERT: a row that another process created in

@@ -14,7 +14,8 @@
 --         for lock_timeout at the most. Not SKIP LOCKED and without a condition: the last holder unlocks inside its
 --         statement and commits after it, and whoever looked at conditions first would miss that row (H1).
 -- Writes: the row, if granted; the settings of the session, if the lock was won and they exist in this version.
--- Sent:   by every attempt of a hybrid client; with have_lock after WaitForKey.
+-- Sent:   by every attempt of a hybrid client, unless PeekWithSession or TakeWithSession does; with have_lock after them and
+--         after WaitForKey.
 WITH lock AS MATERIALIZED (
     SELECT CASE
         WHEN @have_lock::boolean THEN true
@@ -27,7 +28,7 @@ WITH lock AS MATERIALIZED (
     SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
     FROM lock
     CROSS JOIN pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s (key, value)
-    WHERE lock.won AND pg_catalog.current_setting(s.key, true) IS NOT NULL
+    WHERE lock.won AND pg_catalog.current_setting(s.key, true) <> s.value
 ), changed AS MATERIALIZED (
     SELECT
         pg_catalog.jsonb_object_agg(wanted.name, wanted.old)::text AS old,
@@ -125,6 +126,101 @@ CROSS JOIN changed AS c
 LEFT JOIN granted AS g ON true
 LEFT JOIN old AS o ON true
 LEFT JOIN pglease_leases AS s ON d.state = 'busy' AND s.task_name = @name::text;
+
+-- name: TakeWithSession :one
+-- Makes an attempt on a row that exists and has expired: what AcquireWithSession does in the most frequent case, for half of
+-- its planning. Answers one row: busy, another session has the advisory lock, and nothing was locked or changed; or not busy,
+-- and granted or not. If not, this session has the lock, and AcquireWithSession, with have_lock, tells what there is of the row.
+-- Locks:  the advisory lock and the mark, as AcquireWithSession does. If won: the row FOR UPDATE, not waiting; a row that this misses
+--         (H1) is not lost to it, but left to AcquireWithSession.
+-- Writes: the row, if granted; the settings of the session, if the lock was won.
+-- Sent:   in place of AcquireWithSession by a client that has released the name itself a moment ago.
+WITH lock AS MATERIALIZED (
+    SELECT CASE
+        WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
+            pg_catalog.to_regclass('pglease_leases')::oid::integer, (@key::bigint & 4294967295)::oid::integer
+        ) IS NOT NULL
+        ELSE false
+    END AS won
+), wanted AS MATERIALIZED (
+    SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
+    FROM lock
+    CROSS JOIN pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s (key, value)
+    WHERE lock.won AND pg_catalog.current_setting(s.key, true) <> s.value
+), changed AS MATERIALIZED (
+    SELECT
+        pg_catalog.jsonb_object_agg(wanted.name, wanted.old)::text AS old,
+        pg_catalog.count(pg_catalog.set_config(wanted.name, wanted.value, false)) AS n
+    FROM wanted
+), free AS MATERIALIZED (
+    SELECT
+        f.task_name,
+        pg_catalog.clock_timestamp() AS at,
+        GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token
+    FROM lock, changed, pglease_leases AS f
+    WHERE lock.won AND changed.n >= 0 AND f.task_name = @name::text AND f.expires_at <= pg_catalog.clock_timestamp()
+    FOR UPDATE OF f SKIP LOCKED
+), granted AS (
+    UPDATE pglease_leases AS l
+    SET
+        owner_id = @owner::text,
+        acquired_at = free.at,
+        expires_at = free.at + pg_catalog.make_interval(secs => @ttl_seconds::double precision),
+        heartbeat_at = free.at,
+        token = free.token,
+        session = CASE WHEN @notice_ms::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+            'owner', @owner::text,
+            'token', free.token,
+            'acquired_us', (EXTRACT(epoch FROM free.at) * 1000000)::bigint,
+            'pid', pg_catalog.pg_backend_pid(),
+            'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
+            'notice_ms', @notice_ms::bigint
+        ) END,
+        metadata = (@metadata::text)::jsonb
+    FROM free
+    WHERE l.task_name = free.task_name
+    RETURNING l.acquired_at, l.expires_at, l.token
+)
+SELECT
+    (NOT lock.won)::boolean AS busy,
+    (granted.token IS NOT NULL)::boolean AS granted,
+    COALESCE(changed.old, '{}')::text AS old_settings,
+    pg_catalog.pg_backend_pid()::integer AS pid,
+    COALESCE(granted.acquired_at, pg_catalog.clock_timestamp())::timestamptz AS acquired_at,
+    COALESCE(granted.expires_at, pg_catalog.clock_timestamp())::timestamptz AS expires_at,
+    COALESCE(granted.token, 0)::bigint AS token,
+    COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
+FROM lock
+CROSS JOIN changed
+LEFT JOIN granted ON true;
+
+-- name: PeekWithSession :one
+-- Tries for the advisory lock, and reads the row as it was before. Answers one row: busy and what the row says; or not busy,
+-- and this session has the lock now, for AcquireWithSession with have_lock.
+-- Locks:  the advisory lock and the mark, as AcquireWithSession does. Writes: nothing.
+-- Sent:   in place of AcquireWithSession by a client that has seen the name held, until the term that it saw can have ended.
+WITH lock AS MATERIALIZED (
+    SELECT CASE
+        WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
+            pg_catalog.to_regclass('pglease_leases')::oid::integer, (@key::bigint & 4294967295)::oid::integer
+        ) IS NOT NULL
+        ELSE false
+    END AS won
+)
+SELECT
+    (NOT lock.won)::boolean AS busy,
+    pg_catalog.pg_backend_pid()::integer AS pid,
+    COALESCE(l.owner_id, '')::text AS owner_id,
+    COALESCE(l.acquired_at, clock.at)::timestamptz AS acquired_at,
+    COALESCE(GREATEST(LEAST(l.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00'), clock.at)::timestamptz AS expires_at,
+    COALESCE(l.heartbeat_at, clock.at)::timestamptz AS heartbeat_at,
+    COALESCE(l.token, 0)::bigint AS token,
+    COALESCE(l.session::text, '')::text AS session,
+    COALESCE(l.metadata::text, '')::text AS metadata,
+    clock.at::timestamptz AS observed_at
+FROM lock
+CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS at) AS clock
+LEFT JOIN pglease_leases AS l ON l.task_name = @name::text;
 
 -- name: WaitForKey :exec
 -- Waits for the advisory lock of a key, for one slice at the most (55P03 after it), and takes nothing else: the snapshot of
