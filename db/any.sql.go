@@ -19,7 +19,7 @@ WITH clock AS (
     SELECT n.value AS name, pg_catalog.random() AS place
     FROM pg_catalog.jsonb_array_elements_text(($2::text)::jsonb) AS n (value)
 ), free AS MATERIALIZED (
-    SELECT f.task_name AS name, f.token
+    SELECT f.task_name AS name, f.token, wanted.place
     FROM pglease_leases AS f
     JOIN wanted ON wanted.name = f.task_name
     WHERE f.expires_at <= pg_catalog.clock_timestamp()
@@ -27,12 +27,19 @@ WITH clock AS (
     LIMIT 1
     FOR UPDATE OF f SKIP LOCKED
 ), missing AS MATERIALIZED (
-    SELECT wanted.name, 0::bigint AS token
+    SELECT wanted.name, 0::bigint AS token, wanted.place
     FROM wanted
-    WHERE
-        NOT EXISTS (SELECT 1 FROM free)
-        AND NOT EXISTS (SELECT 1 FROM pglease_leases AS e WHERE e.task_name = wanted.name)
+    WHERE NOT EXISTS (SELECT 1 FROM pglease_leases AS e WHERE e.task_name = wanted.name)
     ORDER BY wanted.place
+    LIMIT 1
+), chosen AS MATERIALIZED ( -- a name without a row is as likely as one with: else it waits until all the others are held
+    SELECT c.name, c.token, c.is_new
+    FROM (
+        SELECT free.name, free.token, free.place, false AS is_new FROM free
+        UNION ALL
+        SELECT missing.name, missing.token, missing.place, true FROM missing
+    ) AS c
+    ORDER BY c.place
     LIMIT 1
 ), granted AS (
     INSERT INTO pglease_leases AS l (
@@ -48,7 +55,7 @@ WITH clock AS (
         NULL,
         ($4::text)::jsonb
     FROM clock
-    CROSS JOIN (SELECT free.name, free.token FROM free UNION ALL SELECT missing.name, missing.token FROM missing) AS c
+    CROSS JOIN chosen AS c
     ON CONFLICT (task_name) DO UPDATE SET
         owner_id = excluded.owner_id,
         acquired_at = excluded.acquired_at,
@@ -57,7 +64,7 @@ WITH clock AS (
         token = GREATEST(l.token + 1, excluded.token),
         session = NULL,
         metadata = excluded.metadata
-    WHERE EXISTS (SELECT 1 FROM free) -- or else the row is somebody's who came between, and not locked by us
+    WHERE NOT EXISTS (SELECT 1 FROM chosen WHERE chosen.is_new) -- else it is the row of somebody who came between, not locked by us
     RETURNING l.task_name, l.owner_id, l.acquired_at, l.expires_at, l.heartbeat_at, l.token
 )
 (
@@ -91,7 +98,7 @@ UNION ALL
         ''
     FROM pglease_leases AS h
     JOIN wanted AS w ON w.name = h.task_name
-    WHERE NOT EXISTS (SELECT 1 FROM granted)
+    WHERE NOT EXISTS (SELECT 1 FROM chosen)
     ORDER BY h.expires_at
     LIMIT 1
 )
@@ -119,7 +126,8 @@ type AcquireAnyLeaseRow struct {
 }
 
 // Makes one attempt to begin a term under any one of several names, chosen at random of those that are free. Answers as
-// AcquireLease does; if all are held, with the term that can end first.
+// AcquireLease does; if all are held, with the term that can end first. No row: another has made the first row of the chosen
+// name meanwhile, or there is nothing to tell of it yet; ask again.
 //
 // Takes:  the names as a JSON array of strings.
 // Locks:  one expired row FOR UPDATE, not waiting: workers that ask at once get different names.

@@ -21,7 +21,17 @@ SELECT
         SELECT 1
         FROM pg_catalog.pg_index AS i
         WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indkey::text = a.attnum::text
-    ))::boolean AS is_unique
+    ))::boolean AS is_unique,
+    COALESCE((
+        SELECT pg_catalog.string_agg('DROP INDEX CONCURRENTLY ' || i.indexrelid::pg_catalog.regclass::text, E'\n' ORDER BY i.indexrelid)
+        FROM pg_catalog.pg_index AS i
+        WHERE i.indrelid = c.oid AND EXISTS (
+            SELECT 1
+            FROM pg_catalog.pg_depend AS d
+            WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = i.indexrelid
+                AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = c.oid AND d.refobjsubid = a.attnum
+        )
+    ), '')::text AS drop_indexes
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -37,9 +47,11 @@ type DescribeTableRow struct {
 	ColumnType   string
 	NotNull      bool
 	IsUnique     bool
+	DropIndexes  string
 }
 
 // Describes the lease table that the search_path leads to, a row for each column; no row: it leads to none.
+// Drop_indexes has a line for each index that contains the column or mentions it, for people: nothing here sends it.
 // A pure read. Sent by EnsureSchema before it changes anything, and after.
 func (q *Queries) DescribeTable(ctx context.Context, db DBTX) ([]DescribeTableRow, error) {
 	rows, err := db.QueryContext(ctx, DescribeTable)
@@ -58,6 +70,7 @@ func (q *Queries) DescribeTable(ctx context.Context, db DBTX) ([]DescribeTableRo
 			&i.ColumnType,
 			&i.NotNull,
 			&i.IsUnique,
+			&i.DropIndexes,
 		); err != nil {
 			return nil, err
 		}

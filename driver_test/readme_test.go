@@ -65,18 +65,33 @@ func readme(t *testing.T) string {
 
 // The README's code is code: every block of Go compiles, in a function that returns an error.
 func TestReadmeCompiles(t *testing.T) {
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(readme(t), -1)
+	blocks := goBlock.FindAllStringSubmatch(readme(t), -1)
 	if len(blocks) == 0 {
 		t.Fatal("no code in the README")
 	}
 	if n := strings.Count(blocks[0][1], "\n"); n > 15 {
 		t.Errorf("the first block has %d lines, more than 15", n)
 	}
+	compile(t, blocks)
+}
+
+// So is that of the page for people who come from Python.
+func TestPythonPageCompiles(t *testing.T) {
+	page, err := os.ReadFile("../docs/python.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile(t, goBlock.FindAllStringSubmatch(string(page), -1))
+}
+
+// compile compiles each block in a package of its own. The packages exist in an overlay only, so they are part of this module
+// without a file in it.
+func compile(t *testing.T, blocks [][]string) {
+	t.Helper()
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The packages exist in an overlay only, so they are part of this module without a file in it.
 	dir := t.TempDir()
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json")}
@@ -98,7 +113,7 @@ func TestReadmeCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		t.Errorf("the README's code does not compile: %v\n%s", err, out)
+		t.Errorf("the page's code does not compile: %v\n%s", err, out)
 	}
 }
 

@@ -109,14 +109,14 @@ func New(d DB, opts ...Option) (*Client, error) {
 	c.beats, c.endBeats = context.WithCancel(context.Background())
 	switch {
 	case o.hybrid:
-		h, err := newHybridBackend(newTableBackend(d, r), o)
+		h, err := newHybridBackend(newTableBackend(d, r, c.log), o)
 		if err != nil {
 			return nil, err
 		}
-		h.log, h.expectEnd = c.log, c.expectEnd
+		h.expectEnd = c.expectEnd
 		c.backend = h
 	case c.backend == nil:
-		c.backend = newTableBackend(d, r)
+		c.backend = newTableBackend(d, r, c.log)
 	}
 	if b := o.backend; b != nil && reflect.TypeOf(b).Comparable() {
 		c.store = b
@@ -149,6 +149,9 @@ func aboutThisProcess() map[string]string {
 // table of the Python package included. It does nothing and needs no right to create if the table is current. Any number of
 // processes may call it at once, and workers may run meanwhile. It is given up after a minute, or when ctx ends. If it
 // fails, nothing has changed.
+//
+// An index on a column that a heartbeat changes, such as the one on expires_at that the Python package makes, is left alone, and
+// logged as a warning with the statement that drops it: it makes each heartbeat dearer, and the table grow.
 //
 // A table of that name that cannot be upgraded is an *UnsupportedError; a missing right is a *BackendError.
 func (c *Client) EnsureSchema(ctx context.Context) error {

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/pglease/pglease-go/db"
 	"github.com/pglease/pglease-go/pglease/internal/backoff"
@@ -83,6 +87,11 @@ func (t *tableBackend) describe(ctx context.Context) (current bool, err error) {
 	if len(columns) == 0 {
 		return false, nil
 	}
+	defer func() {
+		if current {
+			t.reportIndexes(columns)
+		}
+	}()
 	table := columns[0].SchemaName + ".pglease_leases"
 	misfit := func(format string, args ...any) error {
 		return &UnsupportedError{
@@ -116,4 +125,25 @@ func (t *tableBackend) describe(ctx context.Context) (current bool, err error) {
 		}
 	}
 	return len(there) == len(columnTypes), nil
+}
+
+// beaten are the columns that a heartbeat changes. With an index on one of them no renewal is a HOT update (D5).
+var beaten = []string{"expires_at", "heartbeat_at"}
+
+// reportIndexes warns of each index that makes heartbeats dear. It may be there for somebody's sake, so it is not dropped.
+func (t *tableBackend) reportIndexes(columns []db.DescribeTableRow) {
+	on := make(map[string][]string)
+	for _, c := range columns {
+		if !slices.Contains(beaten, c.ColumnName) {
+			continue
+		}
+		for drop := range strings.Lines(c.DropIndexes) {
+			drop = strings.TrimSuffix(drop, "\n")
+			on[drop] = append(on[drop], c.ColumnName)
+		}
+	}
+	for _, drop := range slices.Sorted(maps.Keys(on)) {
+		t.log.Warn("an index on a column that every heartbeat changes makes heartbeats dear and the table grow: drop it",
+			zap.String("statement", drop), zap.Strings("columns", on[drop]))
+	}
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/pglease/pglease-go/db"
 	"github.com/pglease/pglease-go/pglease/internal/key"
 )
@@ -17,7 +15,6 @@ import (
 // the row alone is the table backend's.
 type hybridBackend struct {
 	*tableBackend
-	log           *zap.Logger
 	expectEnd     func(Zombie) (ended func())
 	sessionCheck  time.Duration
 	takeoverDelay *time.Duration // what WithTakeoverDelay said

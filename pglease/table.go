@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/pglease/pglease-go/db"
 	"github.com/pglease/pglease-go/pglease/internal/backoff"
 	"github.com/pglease/pglease-go/pglease/internal/redact"
@@ -20,6 +22,7 @@ type tableBackend struct {
 	keeper *keeper       // nil if db has no pool to lend from
 	given  chan struct{} // holds a token while nobody uses the caller's *sql.Conn; nil if db is something else
 	redact *redact.Redactor
+	log    *zap.Logger
 
 	beliefs beliefs
 
@@ -27,8 +30,8 @@ type tableBackend struct {
 	stepAside func(context.Context) (resume func(), err error)
 }
 
-func newTableBackend(d DB, r *redact.Redactor) *tableBackend {
-	t := &tableBackend{db: d, redact: r}
+func newTableBackend(d DB, r *redact.Redactor, log *zap.Logger) *tableBackend {
+	t := &tableBackend{db: d, redact: r, log: log}
 	if p, ok := d.(pool); ok {
 		t.keeper = &keeper{pool: p, terms: make(map[Term]struct{})}
 	} else if _, ok := d.(session); ok {

@@ -1,5 +1,5 @@
-// Package pyworker is a worker that shares the lease table in the way of the Python package: plain SQL in transactions of
-// its own, five columns, and its own clock for every time it writes or compares.
+// Package pyworker is a worker that shares the lease table in the way of the Python package, after its public source: plain SQL
+// in transactions of its own, five columns, and its own clock for every time it writes or compares.
 package pyworker
 
 import (
@@ -53,7 +53,10 @@ func (w *Worker) Begin(ctx context.Context, name string) (_ *Hold, err error) {
 			"INSERT INTO pglease_leases (task_name, owner_id, acquired_at, expires_at, heartbeat_at) VALUES ($1, $2, $3, $4, $5)",
 			name, w.Owner, now, now.Add(w.TTL), now)
 	case err != nil:
-	case expires.Before(now) || owner == w.Owner:
+	case owner == w.Owner:
+		_, err = tx.ExecContext(ctx,
+			"UPDATE pglease_leases SET expires_at = $1, heartbeat_at = $2 WHERE task_name = $3", now.Add(w.TTL), now, name)
+	case !expires.After(now):
 		_, err = tx.ExecContext(ctx,
 			"UPDATE pglease_leases SET owner_id = $1, acquired_at = $2, expires_at = $3, heartbeat_at = $4 WHERE task_name = $5",
 			w.Owner, now, now.Add(w.TTL), now, name)
@@ -77,11 +80,11 @@ func (w *Worker) Acquire(ctx context.Context, name string) (bool, error) {
 	return h.Mine, h.Commit()
 }
 
-// Heartbeat reports whether the worker still has the lease.
+// Heartbeat reports whether the row is still the worker's. One that has expired is revived if nobody has taken it.
 func (w *Worker) Heartbeat(ctx context.Context, name string) (bool, error) {
 	now := w.now()
 	result, err := w.DB.ExecContext(ctx,
-		"UPDATE pglease_leases SET expires_at = $1, heartbeat_at = $2 WHERE task_name = $3 AND owner_id = $4 AND expires_at > $2",
+		"UPDATE pglease_leases SET expires_at = $1, heartbeat_at = $2 WHERE task_name = $3 AND owner_id = $4",
 		now.Add(w.TTL), now, name, w.Owner)
 	if err != nil {
 		return false, err
@@ -94,4 +97,13 @@ func (w *Worker) Heartbeat(ctx context.Context, name string) (bool, error) {
 func (w *Worker) Release(ctx context.Context, name string) error {
 	_, err := w.DB.ExecContext(ctx, "DELETE FROM pglease_leases WHERE task_name = $1 AND owner_id = $2", name, w.Owner)
 	return err
+}
+
+// Cleanup deletes every row that has expired by the worker's clock, and returns how many.
+func (w *Worker) Cleanup(ctx context.Context) (int64, error) {
+	result, err := w.DB.ExecContext(ctx, "DELETE FROM pglease_leases WHERE expires_at < $1", w.now())
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

@@ -43,7 +43,7 @@ func (c *Counter) Reset() {
 	c.statements, c.trips = 0, 0
 }
 
-// Count returns how many statements were executed (Execute and Query messages) and how often the driver waited for an
+// Count returns how many statements were executed (Execute and Query messages, without the pings of drivers) and how often the driver waited for an
 // answer (data came after something was sent) since the last Reset.
 func (c *Counter) Count() (statements, trips int) {
 	c.mu.Lock()
@@ -111,15 +111,23 @@ func (c *conn) scan() {
 		if len(c.sent) < length {
 			return
 		}
+		message := c.sent[:length]
 		c.sent = c.sent[length:]
 		c.started = true
-		if kind == 'E' || kind == 'Q' {
+		if kind == 'E' || kind == 'Q' && !ping(message) {
 			c.counter.mu.Lock()
 			c.counter.statements++
 			c.counter.mu.Unlock()
 			c.running = true
 		}
 	}
+}
+
+// ping reports whether a Query message is what a driver makes sure with that the connection is alive: pgx does so by itself before
+// it uses one that was idle for a second.
+func ping(message []byte) bool {
+	text := string(message[5 : len(message)-1])
+	return text == "-- ping" || text == ";"
 }
 
 func (c *conn) Read(b []byte) (int, error) {
