@@ -43,7 +43,7 @@ func (c *console) progress(text string) {
 	defer c.mu.Unlock()
 	c.clear()
 	if text != "" {
-		fmt.Fprint(c.w, text)
+		fmt.Fprint(c.w, "\x1b[?7l"+text+"\x1b[?7h") // cut at the edge: of a line that goes on below, only the rest could be cleared
 		c.line = true
 	}
 }

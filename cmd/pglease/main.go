@@ -89,6 +89,13 @@ seen in the list of processes: leave a password out of it.
 		}
 		return usage("--log-format %q: text, json or auto is needed", a.logFormat)
 	}
-	root.AddCommand(a.runCommand(), a.listCommand(), a.showCommand(), a.schemaCommand(), versionCommand(a))
+	root.AddCommand(a.runCommand(), a.listCommand(), a.showCommand(), a.waitCommand(), a.releaseCommand(), a.gcCommand(),
+		a.doctorCommand(), a.schemaCommand(), versionCommand(a))
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "run", "show", "wait", "release":
+			cmd.ValidArgsFunction = a.completeName
+		}
+	}
 	return root
 }
