@@ -58,12 +58,9 @@ func (a *app) open() (*database, error) {
 // parse reads a connection string as pgx does, but says what is wrong in words of its own: pgx quotes the string, and hides the
 // password only where it recognises it (X1).
 func parse(from, dsn string) (*database, error) {
-	wrong := func(why string) error {
-		return usage("%s: %s: a URL is needed, as postgres://user@host:5432/database, or keywords, as \"host=db user=app dbname=app\"", from, why)
-	}
 	if scheme, rest, ok := strings.Cut(dsn, "://"); ok && !strings.Contains(scheme, "=") {
 		if scheme != "postgres" && scheme != "postgresql" {
-			return nil, wrong("the scheme is neither postgres nor postgresql")
+			return nil, wrong(from, "the scheme is neither postgres nor postgresql")
 		}
 		authority := rest
 		if end := strings.IndexAny(rest, "/?#"); end >= 0 {
@@ -76,7 +73,7 @@ func parse(from, dsn string) (*database, error) {
 	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, wrong(parseProblem(err))
+		return nil, wrong(from, parseProblem(err))
 	}
 	d := &database{config: config}
 	secrets := []string{config.Password, os.Getenv("PGPASSWORD"), os.Getenv("PGSSLPASSWORD")}
@@ -103,6 +100,10 @@ func parse(from, dsn string) (*database, error) {
 		config.ConnectTimeout = 10 * time.Second
 	}
 	return d, nil
+}
+
+func wrong(from, why string) error {
+	return usage("%s: %s: a URL is needed, as postgres://user@host:5432/database, or keywords, as \"host=db user=app dbname=app\"", from, why)
 }
 
 // parseProblem says what pgx found, without any part of the connection string.

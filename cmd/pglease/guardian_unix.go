@@ -90,9 +90,14 @@ func (g *guardian) dismiss() {
 	}
 }
 
-// guard is the guardian's main function.
-func guard(orders io.Reader) int {
+// beGuardian is the guardian's main function. What is sent to everybody (systemd does that, to a whole service) is not for it.
+func beGuardian() int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGTSTP, syscall.SIGPIPE)
+	return guard(os.NewFile(3, "orders"))
+}
+
+// guard follows orders until they end, or say so.
+func guard(orders io.Reader) int {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)

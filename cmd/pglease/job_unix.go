@@ -83,7 +83,11 @@ func (j *job) changed(status syscall.WaitStatus) {
 }
 
 // signal sends a signal to the whole group. As long as it has a member, its number is given to nobody else.
-func (j *job) signal(sig syscall.Signal) { _ = syscall.Kill(-j.pid, sig) }
+func (j *job) signal(sig syscall.Signal) {
+	if err := syscall.Kill(-j.pid, sig); errors.Is(err, syscall.EPERM) {
+		j.log.Error("the command belongs to another user and cannot be sent a signal", "signal", sig.String())
+	}
+}
 
 // forward passes on a signal that this process got.
 func (j *job) forward(sig os.Signal) {
@@ -113,8 +117,9 @@ func (j *job) gone() bool {
 	default:
 		return false
 	}
-	// On macOS a group of zombies answers EPERM. Nobody of it runs.
-	return syscall.Kill(-j.pid, 0) != nil
+	err := syscall.Kill(-j.pid, 0)
+	// EPERM: whoever is left is another user's (sudo). On macOS it is also what a group of zombies answers.
+	return errors.Is(err, syscall.ESRCH) || runtime.GOOS != "linux" && errors.Is(err, syscall.EPERM)
 }
 
 // killAfter has the guardian kill the group after d, unless it is told otherwise before.

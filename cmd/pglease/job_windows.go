@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -135,4 +134,4 @@ func pause(os.Signal) {}
 // The job object is the guardian here.
 const guardianName = "\x00"
 
-func guard(io.Reader) int { return codeUsage }
+func beGuardian() int { return codeUsage }

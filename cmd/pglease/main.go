@@ -13,7 +13,7 @@ import (
 
 func main() {
 	if os.Args[0] == guardianName {
-		os.Exit(guard(os.NewFile(3, "wrapper")))
+		os.Exit(beGuardian())
 	}
 	os.Exit(execute(os.Args[1:]))
 }

@@ -72,7 +72,8 @@ end the wait for the lease; after that COMMAND is not started.
 If the lease is lost, the whole group gets TERM, and KILL when --grace is over: that is before another can have the lease, unless
 somebody took it away by "pglease release --force". The lease is given up a grace before its TTL ends to make room for that. What
 COMMAND has left running in its group when it ends is ended in the same way, before the lease is released. A process that has
-left the group (setsid, or a job of "set -m") is not followed.
+left the group (setsid, or a job of "set -m") is not followed, and one of another user (sudo) cannot be ended: run pglease as
+that user.
 
 If pglease itself is killed by SIGKILL, COMMAND is too (on Linux, macOS and the BSDs a second process sees to it, which also ends
 the group if pglease is stopped for longer than the lease lasts; on Windows it is a job object). On a terminal, COMMAND
