@@ -359,3 +359,40 @@ func TestCommandLogs(t *testing.T) {
 	}
 	e.pglease(t, 64, "list", "--log-format", "xml")
 }
+
+// On a terminal list --watch draws in place.
+func TestCommandListWatchOnTerminal(t *testing.T) {
+	e := newEnv(t).table()
+	p, keyboard := e.onTerminal(t, "list", "--watch=100ms")
+	p.mustPrint(t, "\x1b[HNAME")
+	p.mustPrint(t, "\x1b[J\x1b[HNAME")
+	mustTry(t, e.otherClient(t), "job")
+	p.mustPrint(t, "1 leases at")
+	fmt.Fprint(keyboard, "\x03")
+	p.mustEnd(t, 0)
+}
+
+// A signal that was ignored from the start, as nohup has it, stays ignored.
+func TestRunUnderNohup(t *testing.T) {
+	e := newEnv(t).table()
+	p := e.startWith(t, exec.Command("sh", "-c", `trap "" HUP; exec "$0" run job -- sh -c 'echo ready; while [ ! -e go ]; do sleep 0.01; done; exit 5'`, commandPath(t)),
+		"PGLEASE_DSN="+e.dsn())
+	p.mustPrint(t, "ready")
+	p.signal(t, syscall.SIGHUP)
+	pauseFor(50 * time.Millisecond)
+	if err := os.WriteFile(filepath.Join(p.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.mustEnd(t, 5)
+}
+
+// Somebody reads standard error no longer: a log entry that cannot be written ends nothing.
+func TestRunStandardErrorClosed(t *testing.T) {
+	e := newEnv(t).table()
+	p := e.startWith(t, exec.Command("sh", "-c", `"$0" run job -vv -- sh -c 'sleep 0.3; echo done' 2>&1 >out2 | true; cat out2`, commandPath(t)),
+		"PGLEASE_DSN="+e.dsn())
+	p.mustEnd(t, 0)
+	if p.printed() != "done\n" {
+		t.Errorf("the command printed %q", p.printed())
+	}
+}
