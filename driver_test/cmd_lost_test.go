@@ -39,7 +39,7 @@ func TestRunForcedAwayW2(t *testing.T) {
 // W2: the database dies. TERM, grace and KILL have ended everybody of the group before the TTL has.
 func TestRunDatabaseDiesW2(t *testing.T) {
 	e := newEnvAt(t, breaking.get(t, "local")).table()
-	p := e.start(t, "run", "job", "--ttl", "4s", "--grace", "1s", "--", "sh", "-c", stubborn)
+	p := e.start(t, "run", "job", "--ttl", "5s", "--grace", "1s", "--", "sh", "-c", stubborn)
 	p.mustPrint(t, "ready")
 	if err := e.place.Crash(); err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestRunDatabaseDiesW2(t *testing.T) {
 	crashed := time.Now()
 	p.mustEnd(t, 79)
 	e.noProcess(t)
-	if d := time.Since(crashed); d > 4*time.Second {
-		t.Errorf("the group ended %v after the crash; the TTL was 4s", d)
+	if d := time.Since(crashed); d > 5*time.Second {
+		t.Errorf("the group ended %v after the crash; the TTL was 5s", d)
 	}
 	if err := e.place.Restart(testContext(t)); err != nil {
 		t.Fatal(err)

@@ -123,8 +123,8 @@ func TestCommandWait(t *testing.T) {
 	mustTry(t, other, "job")
 	p = e.start(t, "wait", "job")
 	e.connected(t)
-	p.signal(t, syscall.SIGTERM)
-	p.mustEnd(t, 143)
+	p.signal(t, syscall.SIGINT)
+	p.mustEnd(t, 130)
 }
 
 // release --force says who is fenced, and ends no other term than the one it asked about.
@@ -158,15 +158,21 @@ func TestCommandRelease(t *testing.T) {
 // onTerminal runs the command on a terminal of its own, whose input is what comes from the writer.
 func (e *env) onTerminal(t *testing.T, args ...string) (p *process, keyboard *os.File) {
 	t.Helper()
+	line := ""
+	for _, word := range append([]string{commandPath(t)}, args...) {
+		line += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return e.lineOnTerminal(t, line)
+}
+
+// lineOnTerminal runs a line of shell so.
+func (e *env) lineOnTerminal(t *testing.T, line string) (p *process, keyboard *os.File) {
+	t.Helper()
 	script, err := exec.LookPath("script")
 	if err != nil {
 		pgserver.NotRun(t, "script", err.Error())
 	}
-	quoted := ""
-	for _, word := range append([]string{commandPath(t)}, args...) {
-		quoted += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	cmd := exec.Command(script, "--quiet", "--return", "--flush", "--command", quoted[1:], "/dev/null")
+	cmd := exec.Command(script, "--quiet", "--return", "--flush", "--command", line, "/dev/null")
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +216,12 @@ func TestRunOnTerminal(t *testing.T) {
 	e := newEnv(t).table()
 	other := e.otherClient(t, pglease.WithOwner("somebody"))
 	l := mustTry(t, other, "job")
-	p, keyboard := e.onTerminal(t, "run", "job", "--wait", "--", "sh", "-c", `trap 'echo interrupted; exit 6' INT; echo started; read line; echo "read $line"; while :; do sleep 0.01; done`)
+	script := filepath.Join(t.TempDir(), "job")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ntrap 'echo interrupted; exit 6' INT\necho started\nread line\necho \"read $line\"\nwhile :; do sleep 0.01; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The shell around it reads from the terminal afterwards: it must have it back.
+	p, keyboard := e.lineOnTerminal(t, commandPath(t)+" run job --wait -- "+script+"; code=$?; read line; echo \"then $line\"; exit $code")
 	p.mustPrint(t, "held by "+l.Owner())
 	p.mustPrint(t, "at most unless it is renewed")
 	mustRelease(t, l)
@@ -221,6 +232,8 @@ func TestRunOnTerminal(t *testing.T) {
 	p.mustPrint(t, "not suspended")
 	fmt.Fprint(keyboard, "\x03") // Ctrl-C
 	p.mustPrint(t, "interrupted")
+	fmt.Fprintln(keyboard, "more")
+	p.mustPrint(t, "then more")
 	p.mustEnd(t, 6)
 	e.noProcess(t)
 }

@@ -2,24 +2,28 @@ package driver_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 )
 
-// processes returns the processes of the test that run: those that have its mark in their environment. A zombie has none.
+// processes returns the processes of the test that run.
 func (e *env) processes() (pids []int) {
-	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(b, []byte(mark+"="+e.app+"\x00")) {
-			continue
+		if pid, _ := strconv.Atoi(filepath.Base(path)); e.runs(pid) {
+			pids = append(pids, pid)
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		pids = append(pids, pid)
 	}
 	return pids
+}
+
+// runs reports whether that process is one of the test, which has its mark in its environment. A zombie has none.
+func (e *env) runs(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(b, []byte(mark+"="+e.app+"\x00"))
 }
 
 // noProcess waits until none of them runs.

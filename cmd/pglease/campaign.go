@@ -149,7 +149,7 @@ func (c *campaign) runUnder(lease *pglease.Lease) (code int, err error) {
 	defer c.signals.ended()
 	killAt := func() time.Time { return lease.Deadline().Add(c.grace) }
 	for {
-		j.killAfter(until(killAt()) + c.slack()/2)
+		j.killAfter(until(killAt()))
 		select {
 		case <-c.renewed:
 			continue

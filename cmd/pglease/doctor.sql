@@ -1,5 +1,5 @@
 -- What pglease doctor and pglease schema check ask the server: every statement of the command that is not in queries/. They write
--- nothing; Mark sets a setting of ours in the session, and takes it back.
+-- nothing; Mark sets a setting in the session, which has no effect, and empties it with its last look.
 
 -- name: Table
 -- The lease table that the search_path leads to; one row in any case.

@@ -27,6 +27,7 @@ const (
 )
 
 const codesHelp = `Exit codes of pglease itself, each with one line on standard error that says why:
+    1  the answer is no (show, release); doctor: 1 for a warning, 2 for an error
    64  bad usage
    69  no database: it cannot be reached, or failed
    71  the operating system refused something

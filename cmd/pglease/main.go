@@ -29,7 +29,7 @@ func execute(args []string) int {
 	}
 	var e *exitError
 	if !errors.As(err, &e) { // cobra's own: an unknown command or flag, a missing argument
-		e = usage("%s: see %q", strings.ReplaceAll(err.Error(), "\n", " "), cmd.CommandPath()+" --help")
+		e = usage("%v: see %q", err, cmd.CommandPath()+" --help")
 	}
 	a.tell(e)
 	return e.code
@@ -51,7 +51,7 @@ func (a *app) tell(e *exitError) {
 	if e.text == "" {
 		return
 	}
-	text := a.database.redact(e.text)
+	text := strings.Join(strings.Fields(a.database.redact(e.text)), " ") // pgx tells of several hosts on several lines
 	if a.logged && e.code != codeUsage {
 		a.logger().Error(text, "exit_code", e.code)
 		return
@@ -67,8 +67,9 @@ func (a *app) rootCommand() *cobra.Command {
 it holds it, and ends the command if the lease is lost.
 
 The database is found as psql finds it: --dsn (a URL or keywords), else PGLEASE_DSN, else DATABASE_URL, else the variables
-PGHOST, PGUSER, PGDATABASE, PGPASSWORD, PGSERVICE, ... , with ~/.pgpass and ~/.pg_service.conf. What is given to --dsn can be
-seen in the list of processes: leave a password out of it.
+PGHOST, PGUSER, PGDATABASE, PGPASSWORD, PGSERVICE and their like, with ~/.pgpass and ~/.pg_service.conf. What is given to --dsn
+can be seen in the list of processes: leave a password out of it. Prepared statements are not used unless the DSN asks for them
+(default_query_exec_mode), so poolers of every mode will do, but for --hybrid.
 
 ` + codesHelp,
 		Example: `  pglease schema apply                         # once

@@ -120,7 +120,7 @@ The exit code is COMMAND's own, or 128+n if signal n ended it, or one of those b
 	f.BoolVar(&o.skip, "skip", false, "if the lease is held: exit code 0, not 75")
 	f.BoolVar(&o.hybrid, "hybrid", false, "hold the lease by a session's advisory lock too: the next one starts at once")
 	f.DurationVar(&o.minHold, "min-hold", 0, "keep the name taken until so long after the start: for quick jobs and clocks that differ")
-	f.DurationVar(&o.grace, "grace", 0, "time between TERM and KILL; at most half of --ttl (default 10s, or a third of --ttl)")
+	f.DurationVar(&o.grace, "grace", 0, "time between TERM and KILL; at most half of --ttl; 0: KILL at once (default 10s, or a third of --ttl)")
 	f.BoolVar(&o.loop, "loop", false, "start over when the command has ended or the lease was lost, until INT, QUIT or TERM comes")
 	f.BoolVar(&o.keepEnv, "keep-env", false, "leave PGLEASE_DSN, DATABASE_URL, PGPASSWORD and PGSSLPASSWORD in the command's environment")
 	f.StringVar(&o.owner, "owner", "", "who holds the lease, for people to read (default the host's name)")

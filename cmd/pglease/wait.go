@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,11 +25,13 @@ been taken; 124 when the time is over. A database that cannot be reached is wait
 			if timeout < 0 {
 				return usage("--timeout %v: it cannot be negative", timeout)
 			}
-			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error {
-				ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-				defer stop()
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			signals := relaySignals(cancel)
+			defer signals.stop()
+			return signals.asExit(a.withClient(ctx, func(ctx context.Context, c *pglease.Client) error {
 				return a.awaitFree(ctx, c, args[0], timeout)
-			})
+			}))
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait for so long at the most; 0 for as long as it takes")
@@ -65,7 +65,7 @@ func (a *app) awaitFree(ctx context.Context, c *pglease.Client, name string, tim
 		// A millisecond, since what is left has been rounded.
 		select {
 		case <-ctx.Done():
-			return exit(codeSignal+int(syscall.SIGTERM), "ended by a signal while waiting for %s", name)
+			return ctx.Err() // a signal: see RunE
 		case <-limited.Done():
 			if ctx.Err() != nil {
 				continue
