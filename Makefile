@@ -4,10 +4,10 @@
 SHELL   := /bin/bash
 MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*' -exec dirname {} \; | sort)
 
-.PHONY: help demo test check generate bench
+.PHONY: help demo test check generate bench release release-check
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Watch three processes share a lease on a real server, one of them killed, one of them stopped (20 s)
 	@cd driver_test && go run ./demo
@@ -23,3 +23,9 @@ generate: ## Make db/ of queries/ and schema/
 
 bench: ## Measure hand-over, failover, loss and partition with real processes, both drivers (half an hour)
 	@cd driver_test && go run ./bench
+
+release: ## Tag the root and every module for users, VERSION=v0.1.0 (nothing is pushed)
+	@tools/release.sh "$(VERSION)"
+
+release-check: ## Rehearse a release: install the command and get the adapters from a file proxy, into an empty GOPATH
+	@tools/release.sh --check

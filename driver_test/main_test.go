@@ -73,6 +73,9 @@ func (l *lazyPlace) get(t *testing.T, feature string) *place {
 	return l.place
 }
 
+// cleanups run when all tests have ended.
+var cleanups []func()
+
 const startLimit = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -95,6 +98,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer shared.stop()
+	defer func() {
+		for _, f := range cleanups {
+			f()
+		}
+	}()
 	defer func() {
 		for _, l := range []*lazyPlace{&secure, &breaking} {
 			if l.place != nil {

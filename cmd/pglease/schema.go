@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pglease/pglease-go/pglease"
+	"github.com/pglease/pglease-go/schema"
+)
+
+func (a *app) schemaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Print, apply or check the lease table",
+		Long: `The leases are rows of one table, pglease_leases, in the schema where the connection's search_path puts it. Whoever owns
+it needs the right to create a table once; who only uses leases needs SELECT, INSERT, UPDATE and DELETE on it.`,
+		Example: `  pglease schema apply
+  pglease schema print --grants | sed s/pglease_worker/app/ | psql
+  pglease schema check || echo "not yet"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var grants bool
+	show := &cobra.Command{
+		Use:     "print",
+		Short:   "Print the SQL that makes or upgrades the table, for psql or a migration tool",
+		Example: `  pglease schema print > migrations/0042_pglease.sql`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text := schema.Leases
+			if grants {
+				b, err := schema.FS.ReadFile("grants.sql")
+				if err != nil {
+					return exit(codeSystem, "%v", err)
+				}
+				text = string(b)
+			}
+			_, err := fmt.Fprint(a.out, text)
+			return err
+		},
+	}
+	show.Flags().BoolVar(&grants, "grants", false, "print the rights that a role needs which only uses leases")
+	apply := &cobra.Command{
+		Use:   "apply",
+		Short: "Make the table, or upgrade it; does nothing if it is current",
+		Long: `Makes the lease table, or upgrades it, the five-column table of the Python package included, while workers run. It does nothing,
+and needs no right, if the table is current. Any number of machines may run it at once.`,
+		Example: `  pglease schema apply`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error { return c.EnsureSchema(ctx) })
+		},
+	}
+	check := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether the table is there and current; exit code 78 if not",
+		Long: `Looks whether the lease table is there and has the columns that this version needs. It changes nothing. Exit code 0 if so,
+78 if not; pglease doctor looks at much more.`,
+		Example: `  pglease schema check && ./start`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := a.open()
+			if err != nil {
+				return err
+			}
+			defer d.db.Close()
+			t, err := readTable(cmd.Context(), d.db)
+			if err != nil {
+				return exit(codeDatabase, "%v", err)
+			}
+			if f := t.fit(); f.Severity != severityOK {
+				return exit(codeUnfit, "%s: %s", f.Finding, f.Remedy)
+			}
+			_, err = fmt.Fprintf(a.out, "%s.pglease_leases is current\n", printable(t.schema))
+			return err
+		},
+	}
+	cmd.AddCommand(show, apply, check)
+	return cmd
+}
+
+func versionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: `  pglease version`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(a.out, "pglease %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// version is what go install was asked for, or (devel).
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return strings.TrimSpace(info.Main.Version)
+}
