@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/XSAM/otelsql v0.44.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/fergusstrange/embedded-postgres v1.34.0
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/ory/dockertest/v3 v3.12.0
