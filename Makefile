@@ -4,7 +4,10 @@
 SHELL   := /bin/bash
 MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*' -exec dirname {} \; | sort)
 
-.PHONY: help demo test check generate bench
+SECONDS := 180
+SEED    := 0
+
+.PHONY: help demo test check generate bench torture
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,3 +26,6 @@ generate: ## Make db/ of queries/ and schema/
 
 bench: ## Measure hand-over, failover, loss and partition with real processes, both drivers (half an hour)
 	@cd driver_test && go run ./bench
+
+torture: ## Kill, stop and cut off processes that fight over leases, and check their history: SECONDS=1800 SEED=1
+	@cd driver_test && go run ./torture -seconds $(SECONDS) -seed $(SEED)

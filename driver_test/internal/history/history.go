@@ -59,8 +59,14 @@ func (h *History) Read(r io.Reader) error {
 	return nil
 }
 
-// Sort brings what was read into the order of calls. Call it once, after the last Read.
+// Sort brings what was read into the order of calls, and makes faults of the stalls that processes noticed. Call it once,
+// after the last Read.
 func (h *History) Sort() {
+	for _, o := range h.Ops {
+		if o.Action == Stall {
+			h.Faults = append(h.Faults, Fault{Kind: Stalled, At: o.Call, Until: o.Return, Client: o.Client})
+		}
+	}
 	slices.SortStableFunc(h.Ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortStableFunc(h.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }

@@ -60,6 +60,7 @@ func (h *History) trusted() (terms []*trusted, late []*Op) {
 	who := h.who()
 	m := make(map[termID]*trusted)
 	deadline := make(map[termID]int64) // the last that is known
+	final := make(map[termID]int64)    // that of a term whose end was written down
 	looked := make(map[termID]*Op)     // the last look that found the lease in order
 	for i := range h.Ops {
 		o := &h.Ops[i]
@@ -84,7 +85,7 @@ func (h *History) trusted() (terms []*trusted, late []*Op) {
 			t.to = min(t.to, o.Call)
 		case Distrust:
 			t.to = min(t.to, o.Call)
-			deadline[id] = o.Deadline
+			final[id] = o.Deadline
 		case Look:
 			if o.Outcome == OK && (looked[id] == nil || o.Call > looked[id].Call) {
 				looked[id] = o
@@ -95,12 +96,16 @@ func (h *History) trusted() (terms []*trusted, late []*Op) {
 		if f := h.between(t.from, t.to, id.client, "", Kill); f != nil && f.Client == id.client {
 			t.to = min(t.to, f.Until)
 		}
-		if d := deadline[id]; d != 0 {
+		d := deadline[id]
+		if final[id] != 0 {
+			d = final[id]
+		}
+		if d != 0 {
 			t.to = min(t.to, d)
 		}
 		if l := looked[id]; l != nil && l.Call > t.to {
 			t.to = l.Call
-			if d := deadline[id]; d != 0 && l.Call > d {
+			if d != 0 && l.Call > d {
 				late = append(late, l)
 			}
 		}
