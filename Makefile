@@ -7,7 +7,7 @@ MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*
 SECONDS := 180
 SEED    := 0
 
-.PHONY: help demo test check generate bench torture
+.PHONY: help demo test check generate bench torture mutants
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,3 +29,6 @@ bench: ## Measure hand-over, failover, loss and partition with real processes, b
 
 torture: ## Kill, stop and cut off processes that fight over leases, and check their history: SECONDS=1800 SEED=1
 	@cd driver_test && go run ./torture -seconds $(SECONDS) -seed $(SEED)
+
+mutants: ## Take one rule after the other out of a copy, and see that the check which guards it fails
+	@cd driver_test && go run ./mutants
