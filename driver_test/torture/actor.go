@@ -31,14 +31,18 @@ func (a *actor) act(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := a.Names[a.rng.IntN(len(a.Names))]
 		switch n := a.rng.IntN(100); {
-		case n < 40:
+		case n < 38:
 			a.acquire(ctx, history.Try, name, callLimit)
-		case n < 75:
+		case n < 72:
 			a.acquire(ctx, history.Acquire, name, time.Duration(200+a.rng.IntN(5000))*time.Millisecond)
-		case n < 83:
+		case n < 81:
 			a.do(ctx, name)
-		case n < 88:
+		case n < 87:
 			a.lead(ctx, name)
+		case n < 91:
+			a.any(ctx)
+		case n < 94:
+			a.all(ctx)
 		default:
 			a.get(ctx, name)
 		}

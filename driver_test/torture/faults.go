@@ -137,6 +137,30 @@ func terminate(d *director, ctx context.Context, draw float64) error {
 	return nil
 }
 
+// terminateStopped ends the sessions of a hybrid client that is stopped, and wakes it while it may still trust: the one case in
+// which an early takeover meets a holder that could not hear of its session's end (3.2).
+func terminateStopped(d *director, ctx context.Context, draw float64) error {
+	p, unlock := d.victim(draw, func(s *slot) bool { return s.Who.Backend == "hybrid" })
+	if p == nil {
+		return nil
+	}
+	defer unlock()
+	length := time.Duration((0.4 + 0.5*fraction(draw)) * float64(p.Who.TTL))
+	return d.during(history.Stop, p, length, func() error {
+		if err := p.signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, length/2)
+		defer cancel()
+		f := history.Fault{Kind: history.Terminate, At: now(), Client: p.ID, Note: "which is stopped"}
+		_, err := d.admin.ExecContext(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", fmt.Sprint(appName, p.ID))
+		if f.Until = now(); err == nil {
+			d.wrote(f)
+		}
+		return nil // the server may be down
+	}, func() error { return p.signal(syscall.SIGCONT) })
+}
+
 // operator does something to a row in SQL, as people do.
 func operator(kind history.Kind, action history.Action, statement string) fault {
 	return func(d *director, ctx context.Context, draw float64) error {
@@ -185,6 +209,23 @@ func crash(d *director, ctx context.Context, draw float64) error {
 	}
 	time.Sleep(between(0, time.Second, draw))
 	err := d.server.Restart(ctx)
+	f.Until = now()
+	d.wrote(f)
+	return err
+}
+
+// freeze has every process of the server stand still for a while.
+func freeze(d *director, _ context.Context, draw float64) error {
+	d.serverBusy.Lock()
+	defer d.serverBusy.Unlock()
+	f := history.Fault{Kind: history.Freeze, At: now()}
+	if err := d.server.Freeze(); err != nil {
+		return err
+	}
+	length := between(300*time.Millisecond, 4*time.Second, draw)
+	f.Note = fmt.Sprint(length.Round(time.Millisecond))
+	time.Sleep(length)
+	err := d.server.Thaw()
 	f.Until = now()
 	d.wrote(f)
 	return err

@@ -26,6 +26,8 @@ var always = []card{
 	{history.Stop, 4, stop(history.Stop, 0.1, 0.8)},
 	{history.LongStop, 4, stop(history.LongStop, 1.1, 2.5)},
 	{history.Terminate, 6, terminate},
+	{history.Terminate, 2, terminateStopped},
+	{history.Freeze, 2, freeze},
 	{history.Crash, 1, crash},
 	{history.Promote, 1, promote(history.Promote, pgserver.Synchronous())},
 	{history.PromoteAsync, 1, promote(history.PromoteAsync)},

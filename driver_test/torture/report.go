@@ -81,6 +81,11 @@ func report(w io.Writer, h *history.History) error {
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		fmt.Fprintf(w, "| %s | %d |\n", kind, faults[kind])
 	}
+	fmt.Fprintf(w, "\n| how a term followed another | times |\n|---|---|\n")
+	successions := history.Successions(h)
+	for _, how := range slices.Sorted(maps.Keys(successions)) {
+		fmt.Fprintf(w, "| %s | %d |\n", how, successions[how])
+	}
 	broken := 0
 	verdicts := h.Judge()
 	fmt.Fprintf(w, "\n| rule | checked | violations | counted apart |\n|---|---|---|---|\n")

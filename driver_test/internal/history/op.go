@@ -94,6 +94,7 @@ const (
 	Stop         Kind = "stop within the TTL"
 	LongStop     Kind = "stop beyond the TTL"
 	Terminate    Kind = "pg_terminate_backend"
+	Freeze       Kind = "the server hangs"
 	Crash        Kind = "crash and restart of the server"
 	Promote      Kind = "promotion of a synchronous standby"
 	PromoteAsync Kind = "promotion of an asynchronous standby"

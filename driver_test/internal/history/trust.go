@@ -127,7 +127,7 @@ func (h *History) excused(a, b *trusted) string {
 	}
 	recently := max(since, until-int64(beforehand))
 	ended := h.between(recently, until, a.grant.Client, name, Terminate, Reset) != nil || h.restored(recently, until, a.grant.Client)
-	cut := h.between(recently, until, a.grant.Client, name, Stop, LongStop, Silence, HalfOpen, Latency, Stalled) != nil
+	cut := h.between(recently, until, a.grant.Client, name, Stop, LongStop, Silence, HalfOpen, Latency, Stalled, Freeze) != nil
 	if ended && cut {
 		return "session ended while its holder was paused or cut off (3.2)"
 	}
