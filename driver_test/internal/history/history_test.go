@@ -66,6 +66,18 @@ func TestLinearAcceptsOperationsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// AcquireAll may hold a name, and renew it, without ever telling.
+func TestLinearLeavesOutTermsThatNobodyWasToldOf(t *testing.T) {
+	s := newStory()
+	s.grant(1, 0, 10)
+	s.release(1, 10, 10)
+	s.op(2, Acquire, 12, 400, 0, Unknown)
+	s.op(2, Renew, 345, 347, 20, OK)
+	s.grant(1, 410, 30)
+	s.release(1, 420, 30)
+	s.accepted(t)
+}
+
 // What is found in a long history is shown by a few operations, and the state is carried from one segment into the next.
 func TestLinearReducesALongHistory(t *testing.T) {
 	s := newStory()
@@ -170,6 +182,12 @@ func TestExclusionsAreCounted(t *testing.T) {
 		s.grant(2, 45, 20)
 		s.excuses(t, Trust, string(kind))
 	}
+
+	late := newStory() // the older term is told of later
+	late.op(2, Acquire, 19, 165, 20, OK).Deadline = 900 * ms
+	late.fault(Remove, 20, 71, 0)
+	late.grant(1, 96, 30)
+	late.excuses(t, Trust, string(Remove))
 
 	early := func() *story {
 		s := newStory()

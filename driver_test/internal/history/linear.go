@@ -39,8 +39,8 @@ func Linear(h *History) Verdict {
 	return v
 }
 
-// answers leaves out what the model does not need: operations of unknown outcome, and answers about terms that nobody is
-// known to have been granted.
+// answers leaves out what the model does not need: operations of unknown outcome, and those on terms that nobody is known to
+// have been granted. (AcquireAll renews what it has while it waits for the rest, and may give it back untold.)
 func (h *History) answers(ops []*Op) []*Op {
 	granted := make(map[int64]string)
 	for _, o := range ops {
@@ -63,11 +63,11 @@ func (h *History) answers(ops []*Op) []*Op {
 				}
 				kept = append(kept, o)
 			}
-		case Renew, Release, Check:
-			if o.Outcome == OK || o.Outcome == Gone {
+		case Renew, Release, Check, Commit:
+			if _, ok := granted[o.Token]; ok && (o.Outcome == OK || o.Outcome == Gone) {
 				kept = append(kept, o)
 			}
-		case Commit, Force, Delete, Take:
+		case Force, Delete, Take:
 			if o.Outcome == OK {
 				kept = append(kept, o)
 			}

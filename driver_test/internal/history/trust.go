@@ -113,21 +113,26 @@ func (h *History) trusted() (terms []*trusted, late []*Op) {
 	return terms, late
 }
 
-// excused returns the reason for which b may have been granted while a was trusted, or "".
+// excused returns the reason for which a and b may have been trusted at the same time, b from later on than a, or "".
 func (h *History) excused(a, b *trusted) string {
-	name := a.grant.Name
-	until := b.from
-	// By its deadline at the latest the old holder learns of everything.
-	since := max(a.grant.from(), until-int64(a.who.TTL)-int64(time.Second))
+	name, until := a.grant.Name, b.from
+	// The one that should have known better is the older term, even if its holder was told of it later. By its deadline at
+	// the latest it learns of everything.
+	old := a
+	if a.grant.Token > b.grant.Token && b.grant.Token > 0 {
+		old = b
+	}
+	since := max(min(a.grant.from(), b.grant.from()), until-int64(old.who.TTL)-int64(time.Second))
 	if f := h.between(since, until, 0, name, PromoteAsync, Forward, ForceOut, Remove, Edit); f != nil {
 		return string(f.Kind)
 	}
-	if a.who.Backend != "hybrid" {
+	if old.who.Backend != "hybrid" {
 		return ""
 	}
 	recently := max(since, until-int64(beforehand))
-	ended := h.between(recently, until, a.grant.Client, name, Terminate, Reset) != nil || h.restored(recently, until, a.grant.Client)
-	cut := h.between(recently, until, a.grant.Client, name, Stop, LongStop, Silence, HalfOpen, Latency, Stalled, Freeze) != nil
+	client := old.grant.Client
+	ended := h.between(recently, until, client, name, Terminate, Reset) != nil || h.restored(recently, until, client)
+	cut := h.between(recently, until, client, name, Stop, LongStop, Silence, HalfOpen, Latency, Stalled, Freeze) != nil
 	if ended && cut {
 		return "session ended while its holder was paused or cut off (3.2)"
 	}
