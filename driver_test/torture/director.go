@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -253,10 +252,11 @@ func (d *director) close() error {
 	if d.server != nil {
 		errs = append(errs, d.server.Stop())
 	}
-	for _, f := range []io.Closer{d.log} {
-		if d.log != nil {
-			errs = append(errs, f.Close())
-		}
+	if d.log != nil {
+		errs = append(errs, d.log.Close())
+	}
+	if d.r != nil {
+		errs = append(errs, d.r.file.Close())
 	}
 	return errors.Join(errs...)
 }

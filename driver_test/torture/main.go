@@ -73,8 +73,8 @@ func run(ctx context.Context) error {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	err = errors.Join(d.run(ctx, time.Duration(*seconds)*time.Second), d.close())
-	var h, loadErr = load(dir)
-	if err = errors.Join(err, loadErr); err != nil {
+	h, loadErr := load(dir)
+	if err := errors.Join(err, loadErr); err != nil {
 		return fmt.Errorf("%w (the files are in %s)", err, dir)
 	}
 	fmt.Printf("\n%s, %s, seed %d, %d s of faults, %d s in all\n\n", time.Now().UTC().Format(time.DateOnly), machine(d.version), *seed, *seconds,

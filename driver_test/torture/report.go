@@ -146,7 +146,7 @@ func operations(w io.Writer, h *history.History) {
 		switch {
 		case o.Action == history.Hello:
 			c.processes++
-		case o.Action == history.Distrust && !strings.Contains(o.Error, "released"):
+		case o.Action == history.Distrust && strings.Contains(o.Error, "lost"):
 			c.lost++
 		}
 		if o.ID == 0 && o.Action != history.Renew {

@@ -109,7 +109,7 @@ const (
 	Edit         Kind = "operator expires a row"
 	Remove       Kind = "operator deletes a row"
 	ForceOut     Kind = "ForceRelease"
-	Stalled      Kind = "the machine did not run a process"
+	Stalled      Kind = "a process notices that it was not run"
 )
 
 // covers reports whether f was under way at some instant between from and to.
