@@ -4,7 +4,10 @@
 SHELL   := /bin/bash
 MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*' -exec dirname {} \; | sort)
 
-.PHONY: help demo test check generate bench release release-check
+SECONDS := 180
+SEED    := 0
+
+.PHONY: help demo test check generate bench torture mutants model release release-check
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,3 +32,9 @@ release: ## Tag the root and every module for users, VERSION=v0.1.0 (nothing is 
 
 release-check: ## Rehearse a release: install the command and get the adapters from a file proxy, into an empty GOPATH
 	@tools/release.sh --check
+
+torture: ## Kill, stop and cut off processes that fight over leases, and check their history: SECONDS=1800 SEED=1
+	@cd driver_test && go run ./torture -seconds $(SECONDS) -seed $(SEED)
+
+mutants: ## Take one rule after the other out of a copy, and see that the check which guards it fails
+	@cd driver_test && go run ./mutants

@@ -2,6 +2,7 @@
 package faultproxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -77,6 +78,12 @@ func (p *Proxy) DSN() string { return p.dsn.String() }
 // proxy: keepalives do not notice.
 func (p *Proxy) Silence() error { return p.fail("timeout", `{"timeout": 0}`) }
 
+// HalfOpen lets through what clients say, and nothing of what the server says.
+func (p *Proxy) HalfOpen() error { return p.add("timeout", `{"timeout": 0}`, "downstream") }
+
+// Heal ends what Silence, HalfOpen and Delay began. Connections that were silent end then: what was said is lost.
+func (p *Proxy) Heal() { p.proxy.Toxics.ResetToxics(context.Background()) }
+
 // Reset has the connections end with a TCP reset.
 func (p *Proxy) Reset() error {
 	p.mu.Lock()
@@ -93,7 +100,11 @@ func (p *Proxy) Reset() error {
 func (p *Proxy) Delay(ms int) error { return p.fail("latency", fmt.Sprintf(`{"latency": %d}`, ms)) }
 
 func (p *Proxy) fail(kind, attributes string) error {
-	for _, stream := range []string{"upstream", "downstream"} {
+	return p.add(kind, attributes, "upstream", "downstream")
+}
+
+func (p *Proxy) add(kind, attributes string, streams ...string) error {
+	for _, stream := range streams {
 		toxic := fmt.Sprintf(`{"name": "%s-%s", "type": "%s", "stream": "%s", "attributes": %s}`, kind, stream, kind, stream, attributes)
 		if _, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
 			return err
