@@ -46,6 +46,7 @@ var (
 	client   *pglease.Client
 	report   func(context.Context) error
 	schedule func(context.Context) error
+	lead     func(context.Context, *pglease.Lease) error
 )
 
 func block() error {

@@ -209,9 +209,9 @@ func (m *Memory) CheckQuery(t pglease.Term) (query string, args []any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current(t, m.now()) == nil {
-		return "SELECT false", nil
+		return "VALUES (false)", nil
 	}
-	return "SELECT true", nil
+	return "VALUES (true)", nil
 }
 
 // Get implements pglease.Backend.
