@@ -72,7 +72,7 @@ func TestRunNeverTwiceUnderFaultsW2(t *testing.T) {
 		all = append(all, start(n))
 	}
 	faults := make(map[string]int)
-	for end := time.Now().Add(time.Duration(sooner(10, 4)) * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Duration(sooner(6, 3)) * time.Second); time.Now().Before(end); {
 		pauseFor(time.Duration(random.IntN(400)) * time.Millisecond)
 		n := random.IntN(len(all))
 		switch random.IntN(5) {
