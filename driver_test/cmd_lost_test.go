@@ -5,6 +5,7 @@ package driver_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,4 +106,31 @@ func TestRunPipeHeldOpenW4(t *testing.T) {
 	if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // nobody else has it
 		t.Errorf("the pipe: %d, %v", n, err)
 	}
+}
+
+// Nobody reads standard error, and it is full: the command is ended in time all the same.
+func TestRunStandardErrorFull(t *testing.T) {
+	e := newEnv(t).table()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	for err == nil {
+		_, err = w.Write(make([]byte, 4096))
+	}
+	script := filepath.Join(t.TempDir(), "job")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+stubborn+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `exec "$0" run job --ttl 3s --grace 300ms -- "$1" 2>&3`, commandPath(t), script)
+	cmd.ExtraFiles = []*os.File{w}
+	p := e.startWith(t, cmd, "PGLEASE_DSN="+e.dsn())
+	_ = w.Close()
+	p.mustPrint(t, "ready")
+	other := e.otherClient(t)
+	forceRelease(t, other, "job")
+	within(t, "the end of the group", time.Now(), 3*time.Second, func() bool { return e.othersThan(p.cmd.Process.Pid) == 0 })
+	_ = r.Close()
+	p.mustEnd(t, 79)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -24,6 +25,11 @@ func (e *env) processes() (pids []int) {
 func (e *env) runs(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && bytes.Contains(b, []byte(mark+"="+e.app+"\x00"))
+}
+
+// othersThan counts them without one.
+func (e *env) othersThan(pid int) int {
+	return len(slices.DeleteFunc(e.processes(), func(p int) bool { return p == pid }))
 }
 
 // noProcess waits until none of them runs.

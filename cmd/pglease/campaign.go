@@ -26,7 +26,8 @@ type campaign struct {
 func (a *app) run(ctx context.Context, o *runOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &campaign{app: a, runOptions: o, renewed: make(chan struct{}, 1)}
+	c := &campaign{app: a, runOptions: o, renewed: make(chan struct{}, 1), signals: relaySignals(cancel)}
+	defer c.signals.stop()
 	client, err := a.client(append(o.clientOptions(), pglease.WithObserver(c),
 		pglease.WithMetadata(map[string]string{"command": filepath.Base(o.command[0])}))...)
 	if err != nil {
@@ -34,8 +35,6 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 	}
 	c.client = client
 	c.wait = waitLine{console: a.console, name: o.name}
-	c.signals = relaySignals(cancel)
-	defer c.signals.stop()
 	becomeSubreaper()
 	code, err := c.repeat(ctx)
 	end, stop := context.WithTimeout(context.Background(), closing)
@@ -154,25 +153,24 @@ func (c *campaign) runUnder(lease *pglease.Lease) (code int, err error) {
 		case <-c.renewed:
 			continue
 		case <-lease.Done():
-			lost := lease.Err()
-			c.logger().Error("the lease is lost: ending the command", "error", lost)
-			c.end(j, min(c.grace, until(killAt())))
-			return 0, fmt.Errorf("%w; the command was ended", lost)
+			// Not a word before the end: who reads standard error may be slow, and nothing may wait for that.
+			outcome := c.end(j, min(c.grace, until(killAt())))
+			return 0, fmt.Errorf("%w; the command %s", lease.Err(), outcome)
 		case <-j.done:
 		}
 		break
 	}
 	code = j.code
 	if !j.gone() {
-		c.logger().Warn("the command has ended and left processes in its group: ending them")
-		c.end(j, c.grace) // a loss meanwhile hurries nothing: the grace has begun before it
+		outcome := c.end(j, c.grace) // a loss meanwhile hurries nothing: the grace has begun before it
+		c.logger().Warn("the command has left processes in its group: what was left " + outcome)
 	}
 	return code, nil
 }
 
 // end has the group end: TERM, then KILL after the grace. It returns when nobody is left, or if somebody outlives a KILL, as a
-// process does that the kernel cannot let go.
-func (c *campaign) end(j *job, grace time.Duration) {
+// process does that the kernel cannot let go, or that belongs to another user; and says which.
+func (c *campaign) end(j *job, grace time.Duration) (outcome string) {
 	if grace > 0 {
 		j.terminate()
 	}
@@ -187,10 +185,10 @@ func (c *campaign) end(j *job, grace time.Duration) {
 			j.kill()
 			kill, giveUp = nil, time.After(killLimit)
 		case <-giveUp:
-			c.logger().Error("a process of the command does not die, and has no lease any more")
-			return
+			return "does not die, and runs on without a lease"
 		}
 	}
+	return "was ended"
 }
 
 const killLimit = 10 * time.Second

@@ -73,6 +73,8 @@ func failure(err error) error {
 		return exit(codeUsage, "%s", text)
 	case errors.Is(err, pglease.ErrHeld) && errors.Is(err, context.DeadlineExceeded):
 		return exit(codeTimeout, "timed out waiting: %s", strings.TrimPrefix(text, context.DeadlineExceeded.Error()+": pglease: "))
+	case err == context.DeadlineExceeded: // the wait was over before the first answer
+		return exit(codeTimeout, "timed out waiting: the database has not answered in that time")
 	case errors.Is(err, pglease.ErrHeld):
 		return exit(codeHeld, "%s", text)
 	case errors.Is(err, pglease.ErrLost):

@@ -97,8 +97,8 @@ func (j *job) forward(sig os.Signal) {
 	case syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH:
 		j.signal(sig.(syscall.Signal))
 	default:
-		j.log.Info("passing a signal on", "signal", sig.String())
 		j.signal(sig.(syscall.Signal))
+		j.log.Info("passed a signal on", "signal", sig.String())
 	}
 }
 

@@ -80,8 +80,8 @@ the group if pglease is stopped for longer than the lease lasts; on Windows it i
 gets it when it reads from it; Ctrl-Z does not stop COMMAND, since its lease would not wait. On Windows COMMAND gets Ctrl-Break
 in place of TERM.
 
-With --hybrid the next one starts at once after a release, and, if this machine dies, after --grace and one second instead of
-the TTL. It needs a direct connection to the primary, or a pooler in session mode.
+With --hybrid the next one starts at once after a release, and when the server has seen pglease die, after --grace and one second
+instead of the TTL. It needs a direct connection to the primary, or a pooler in session mode.
 
 The exit code is COMMAND's own, or 128+n if signal n ended it, or one of those below.
 

@@ -21,6 +21,7 @@ type relay struct {
 
 // relaySignals begins to relay. cancel is called when a signal asks to end.
 func relaySignals(cancel context.CancelFunc) *relay {
+	outliveReader()
 	r := &relay{incoming: make(chan os.Signal, 64), cancel: cancel}
 	for _, sig := range relayed {
 		if !signal.Ignored(sig) { // nohup

@@ -15,11 +15,9 @@ var relayed = []os.Signal{
 	syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGTSTP,
 }
 
-func init() {
-	// A reader of standard error that has gone must not end this process, and with it the command: with a handler, the write
-	// fails and that is all. Not SIG_IGN, which the command would inherit.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-}
+// outliveReader: a reader of standard error that has gone must not end this process, and with it the command. With a handler, the
+// write fails and that is all. Not SIG_IGN, which the command would inherit.
+func outliveReader() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // pause does what Ctrl-Z would have done to a process that only waits.
 func pause(sig os.Signal) {
