@@ -19,6 +19,14 @@
 #define NOTICE 1 /* within so many ticks a live holder hears of the end of its session */
 #define GRANTS 3 /* then nobody asks any more: tokens have an end */
 
+#ifdef LIVE /* the property at the end needs tokens without an end: here they are reused, so safety (-A) is not looked at */
+#define next(t) (t % 6 + 1)
+#define more true
+#else
+#define next(t) (t + 1)
+#define more (token < GRANTS)
+#endif
+
 #ifdef NO_MARGIN /* the safety margin covers what the clocks differ by */
 #define MARGIN 0
 #else
@@ -57,7 +65,7 @@ byte lateToken[N];
 #endif
 
 inline grant(i) {
-	token++;
+	token = next(token);
 	left = TTL;
 	evidence = hybrid[i];
 	mine[i] = token;
@@ -169,7 +177,7 @@ inline execute(i) {
 inline executeLate(i) {
 	bool ignored;
 	if
-	:: late[i] == acquire && left == 0 && !locked && token < GRANTS -> token++; left = TTL; evidence = false /* granted to nobody */
+	:: late[i] == acquire && left == 0 && !locked && more -> token = next(token); left = TTL; evidence = false /* granted to nobody */
 	:: late[i] == renew -> renewFor(i, lateToken[i], ignored)
 	:: late[i] == release -> releaseFor(lateToken[i])
 	:: true
@@ -251,7 +259,7 @@ proctype Client(byte i) {
 	do
 	/* Attempts. */
 	:: atomic {
-		state[i] == idle && late[i] == nothing && request[i] == nothing && token < GRANTS && !dead[i] ->
+		state[i] == idle && late[i] == nothing && request[i] == nothing && more && !dead[i] ->
 		if
 #ifndef TABLE /* only; to have fewer states */
 		:: hybrid[i] = true
@@ -278,7 +286,7 @@ proctype Client(byte i) {
 		patience[i] = NOTICE + 1 /* of the first tick a part may have passed already */
 #endif
 	   }
-	:: atomic { state[i] == noticing && patience[i] == 0 && answer[i] == takeEarly && token < GRANTS -> send(i, takeEarly) }
+	:: atomic { state[i] == noticing && patience[i] == 0 && answer[i] == takeEarly && more -> send(i, takeEarly) }
 
 	/* While it holds: heartbeats, their answers, the end. The trust deadline needs no step: trust[i] is 0 by then. */
 	:: atomic { state[i] == holding && trust[i] > 0 && request[i] == nothing && answer[i] == nothing && late[i] == nothing -> send(i, renew) }
@@ -340,5 +348,5 @@ init {
 
 #ifdef LIVE
 /* Whoever goes on asking gets the lease when the other is dead. */
-ltl served { ([]<> (dead[0])) -> <> (state[1] == holding) }
+ltl served { [] (dead[0] -> <> (state[1] == holding)) }
 #endif

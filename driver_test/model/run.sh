@@ -20,7 +20,7 @@ check() {
     shift 2
     mkdir -p "$work/run" && cp lease.pml "$work/run" && cd "$work/run" || exit 1
     local property=-DSAFETY search=
-    case " $* " in *" -DLIVE "*) property= search="-a -f" ;; esac
+    case " $* " in *" -DLIVE "*) property= search="-a -f -A" ;; esac
     # shellcheck disable=SC2086
     if ! { spin -a "$@" lease.pml && gcc -w -O2 -DCOLLAPSE $property -o pan pan.c && ./pan $search -m4000000 >out; } >log 2>&1; then
         found="did not run: $(tail -n 1 log)"
