@@ -150,7 +150,7 @@ func TestClaimsAreSpreadOverTheNames(t *testing.T) {
 	each(t, two, func(t *testing.T, e *env, k kind) {
 		workers, rounds := 10, 1000
 		if k.name == libpq.name {
-			rounds = 300 // it is slower, and the choice is the server's
+			rounds = 200 // it is slower, and the choice is the server's
 		}
 		names := namesUpTo(20)
 		var mu sync.Mutex
@@ -193,7 +193,7 @@ func TestAcquireAllInAnyOrderNeverDeadlocks(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(k.name+"/"+mode.name, func(t *testing.T) {
 				t.Parallel()
-				const workers, rounds = 8, 12
+				const workers, rounds = 8, 8
 				e := newEnv(t).table()
 				all := namesUpTo(6)
 				holders := make([]atomic.Int32, len(all))
@@ -260,7 +260,7 @@ func TestAcquireAllIsAllOrNone(t *testing.T) {
 				ctx, cancel := context.WithTimeout(testContext(t), time.Second)
 				defer cancel()
 				leases, err := c.AcquireAll(ctx, []string{"c", "b", "a"})
-				if leases != nil || !errors.Is(err, pglease.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+				if leases != nil || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("AcquireAll while one is held: %v, %v", leases, err)
 				}
 				for _, name := range []string{"a", "b"} {

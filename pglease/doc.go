@@ -3,14 +3,39 @@
 //
 // # Start
 //
-// A [Client] is made with [New] from a *sql.DB or a *sql.Conn of any driver; [Client.EnsureSchema] makes the table. Then:
+// A [Client] is made with [New] from a *sql.DB or a *sql.Conn of any driver; [Client.EnsureSchema] makes the table. Whoever
+// needs no more than to try and to release needs no more of this page than this section:
 //
-//   - [Client.Do] runs a function under a lease: skip if it is held, or wait.
-//   - [Client.Lead] runs a function whenever this process leads, for as long as it lives.
-//   - [Client.TryAcquire] and [Client.Acquire] return a [Lease] to be released with [Lease.Release].
+//	lease, err := client.TryAcquire(ctx, "nightly-report")
+//	if errors.Is(err, pglease.ErrHeld) {
+//		return nil // another process has it; err says which
+//	}
+//	if err != nil {
+//		return err
+//	}
+//	defer lease.Release(ctx)
+//	return report(lease.Context()) // it ends if the lease is lost
 //
-// [Client.Close] ends them all in order. The package has two backends: table (a row with a TTL, renewed by heartbeats;
-// works through every pooler) and hybrid ([WithHybrid]: a session's advisory lock beside the row; hands over at once).
+// The lease is renewed until it is released. Shorter, and with the panics and losses seen to, is [Client.Do], which runs a
+// function under the lease, and skips it or waits if the lease is held; [Client.Singleton] wraps a function in that way once.
+// [Client.Acquire] waits, [Client.TryAcquireAny] and [Client.AcquireAny] claim one name of many, [Client.AcquireAll] takes all
+// of them. [Client.Close] ends everything in order.
+//
+// There are two backends: table (a row with a TTL, renewed by heartbeats; works through every pooler) and hybrid
+// ([WithHybrid]: a session's advisory lock beside the row; hands over at once).
+//
+// # Leader
+//
+// [Client.Lead] runs a function whenever this process leads, for as long as the process lives:
+//
+//	return client.Lead(ctx, "scheduler", func(ctx context.Context, l *pglease.Lease) error {
+//		return schedule(ctx) // returns when ctx ends: with the program, or with the lease
+//	})
+//
+// After a loss it campaigns again, once the function has returned; the function resigns by returning. [Client.Go] with
+// [Campaign] does the same in the background, and its [Task] says whether this process leads now. A leader that crashes is
+// followed when its TTL ends, with hybrid at once. Between the end of its trust and the moment in which it looks, a leader
+// that was paused may act beside the next one: what must not be done twice is guarded, see below.
 //
 // # Words
 //
@@ -57,7 +82,9 @@
 //
 // # Testing
 //
-// Package pgleasetest has an in-memory backend for tests of one's own, with expiry and loss at the tester's command.
+// Package pgleasetest has a backend in memory for tests of one's own, with expiry, loss and outages at the tester's command:
+//
+//	client, err := pglease.New(nil, pglease.WithBackend(pgleasetest.NewMemory()))
 //
 // # Limits
 //

@@ -14,7 +14,7 @@ import (
 
 // The examples that run keep their leases in memory; with a database, it is pglease.New(db).
 func newClient(opts ...pglease.Option) *pglease.Client {
-	c, err := pglease.New(nil, append(opts, pglease.WithBackend(pgleasetest.NewMemory()))...)
+	c, err := pglease.New(nil, append([]pglease.Option{pglease.WithBackend(pgleasetest.NewMemory())}, opts...)...)
 	if err != nil {
 		log.Fatal(err)
 	}

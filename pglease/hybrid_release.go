@@ -12,7 +12,9 @@ import (
 
 func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Duration) error {
 	p := h.holding(term)
-	if p == nil {
+	if p == nil && h.keeper != nil { // a release before this one was cut off, and has cost the session; the row may still be there
+		return h.tableBackend.Release(ctx, term, minHold)
+	} else if p == nil {
 		return ErrLost
 	}
 	begun := time.Now()
