@@ -64,10 +64,6 @@ func pollOnce(t *testing.T, workers []*claimant, names []string) (claimed, state
 		wg.Go(func() {
 			var err error
 			w.lease, err = w.client.TryAcquireAny(testContext(t), names)
-			var b *pglease.BackendError
-			if errors.As(err, &b) && b.SQLState == "55P03" {
-				return // seen once, hybrid on a loaded machine: its short lock_timeout struck while twenty made the first rows of a table
-			}
 			if err != nil && !errors.Is(err, pglease.ErrHeld) {
 				t.Error(err)
 			}

@@ -45,15 +45,6 @@ type hybridAttempt struct {
 	guess guess     // how the first statement may be made cheaper
 }
 
-// A guess is what is believed of a name; see beliefs.
-type guess int
-
-const (
-	guessNothing guess = iota
-	guessFree
-	guessHeld
-)
-
 // run tries, and if wait is set waits a slice for the advisory lock. Whenever it returns, p.locked tells whether the session
 // may have the lock without a lease: any error leaves that open, unless the lock was given back and that was verified.
 func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error) {
@@ -147,7 +138,13 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 			a.p.locked = false // there is no session any more
 			return err
 		} else if stateOf(err) == stateLockNotAvailable && ctx.Err() == nil {
-			return a.rowLocked(ctx, err)
+			if endErr := a.rowLocked(ctx); endErr != nil {
+				return endErr
+			}
+			haveLock = false
+			if again(ctx, n, errAskAgain) {
+				continue
+			}
 		}
 		if !again(ctx, n, err) {
 			return err
@@ -160,47 +157,16 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 	}
 }
 
-// ask sends one statement: for a guess the cheaper one. definite reports that its answer needs no other.
-func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, definite bool, err error) {
-	switch a.guess {
-	case guessHeld:
-		peek, err := queries.PeekWithSession(ctx, a.s, db.PeekWithSessionParams{Name: a.args.Name, Key: a.args.Key})
-		row = db.AcquireWithSessionRow{
-			State: "free", PID: peek.PID, OwnerID: peek.OwnerID, AcquiredAt: peek.AcquiredAt, ExpiresAt: peek.ExpiresAt,
-			HeartbeatAt: peek.HeartbeatAt, Token: peek.Token, Session: peek.Session, Metadata: peek.Metadata, ObservedAt: peek.ObservedAt,
-		}
-		if peek.Busy {
-			row.State = "busy"
-		}
-		return row, peek.Busy, err
-	case guessFree:
-		take, err := queries.TakeWithSession(ctx, a.s, db.TakeWithSessionParams{
-			Key: a.args.Key, Settings: a.args.Settings, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
-			NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
-		})
-		row = db.AcquireWithSessionRow{
-			State: "free", Granted: take.Granted, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
-			ExpiresAt: take.ExpiresAt, Token: take.Token, XID: take.XID,
-		}
-		if take.Busy {
-			row.State = "busy"
-		}
-		return row, take.Granted, err
-	default:
-		row, err = queries.AcquireWithSession(ctx, a.s, a.args)
-		return row, row.State != "free" || row.Granted, err
-	}
-}
-
 // rowLocked gives the lock back, and makes the answer to an attempt for which somebody kept the row locked for all of
-// lock_timeout: it is held, as by a transaction that passed CheckTx. Without a row, it is an INSERT that is not committed.
-func (a *hybridAttempt) rowLocked(ctx context.Context, failure error) error {
+// lock_timeout: it is held, as by a transaction that passed CheckTx. Without a row the answer is nil: it is an INSERT that is not
+// committed yet, or a table that grows, and worth asking again.
+func (a *hybridAttempt) rowLocked(ctx context.Context) error {
 	if err := a.unlock(ctx); err != nil {
 		return err
 	}
 	row, err := queries.GetLease(ctx, a.s, a.r.Name)
 	if errors.Is(err, sql.ErrNoRows) {
-		return failure
+		return nil
 	}
 	if err != nil {
 		return err

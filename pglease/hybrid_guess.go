@@ -1,0 +1,48 @@
+package pglease
+
+import (
+	"context"
+
+	"github.com/pglease/pglease-go/db"
+)
+
+// A guess is what is believed of a name; see beliefs.
+type guess int
+
+const (
+	guessNothing guess = iota
+	guessFree
+	guessHeld
+)
+
+// ask sends one statement: for a guess the cheaper one. definite reports that its answer needs no other.
+func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, definite bool, err error) {
+	switch a.guess {
+	case guessHeld:
+		peek, err := queries.PeekWithSession(ctx, a.s, db.PeekWithSessionParams{Name: a.args.Name, Key: a.args.Key})
+		row = db.AcquireWithSessionRow{
+			State: "free", PID: peek.PID, OwnerID: peek.OwnerID, AcquiredAt: peek.AcquiredAt, ExpiresAt: peek.ExpiresAt,
+			HeartbeatAt: peek.HeartbeatAt, Token: peek.Token, Session: peek.Session, Metadata: peek.Metadata, ObservedAt: peek.ObservedAt,
+		}
+		if peek.Busy {
+			row.State = "busy"
+		}
+		return row, peek.Busy, err
+	case guessFree:
+		take, err := queries.TakeWithSession(ctx, a.s, db.TakeWithSessionParams{
+			Key: a.args.Key, Settings: a.args.Settings, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
+			NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
+		})
+		row = db.AcquireWithSessionRow{
+			State: "free", Granted: take.Granted, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
+			ExpiresAt: take.ExpiresAt, Token: take.Token, XID: take.XID,
+		}
+		if take.Busy {
+			row.State = "busy"
+		}
+		return row, take.Granted, err
+	default:
+		row, err = queries.AcquireWithSession(ctx, a.s, a.args)
+		return row, row.State != "free" || row.Granted, err
+	}
+}
