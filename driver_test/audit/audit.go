@@ -127,7 +127,7 @@ func (a *audit) see(app, database, text string, executed bool) {
 func (a *audit) fault() error {
 	var errs []error
 	for _, text := range slices.Sorted(maps.Keys(a.foreign)) {
-		errs = append(errs, fmt.Errorf("%d times, a statement that does not stand in queries/, by %s", a.foreign[text], text))
+		errs = append(errs, fmt.Errorf("%d rows with a statement that stands nowhere, of %s", a.foreign[text], text))
 	}
 	for _, source := range []string{suite, demo} {
 		if a.rows[source] == 0 {

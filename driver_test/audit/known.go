@@ -19,7 +19,7 @@ var others = []struct {
 	text   *regexp.Regexp
 	reason string
 }{
-	{exactly(`(?i)begin( isolation level [a-z ]+)?`), "an application's transaction"},
+	{exactly(`(?i)begin( isolation level [a-z ]+)?( read (only|write))?`), "an application's transaction"},
 	{exactly(`(?i)commit`), "an application's transaction"},
 	{exactly(`(?i)rollback`), "an application's transaction"},
 	{exactly(`(?i)savepoint [a-z0-9_]+|rollback to (savepoint )?[a-z0-9_]+|release savepoint [a-z0-9_]+`), "an application's transaction"},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,7 +48,8 @@ var drivers = []struct{ title, name string }{{"lib/pq", "pq"}, {"pgx", "pgx"}}
 
 // run runs the compiled tests on a server of bin.
 func (r *row) run(ctx context.Context, tests, bin, pattern string) {
-	cmd := exec.CommandContext(ctx, tests, "-test.v=test2json", "-test.run="+pattern, "-test.timeout="+(versionLimit-time.Minute).String())
+	cmd := exec.CommandContext(ctx, tests, "-test.v=test2json", "-test.run="+pattern, "-test.parallel="+strconv.Itoa(*parallel),
+		"-test.timeout="+(versionLimit-time.Minute).String())
 	// The server is to be that of bin, not one that runs already.
 	cmd.Env = append(os.Environ(), "PGLEASE_TEST_BIN="+bin, "PGLEASE_TEST_DSN=")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -100,8 +102,10 @@ func (r *row) read(events []byte) {
 		}
 		switch e.Action {
 		case "run":
-			if at := strings.LastIndexByte(e.Test, '/'); at > 0 {
-				parents[e.Test[:at]] = true
+			for at, c := range e.Test {
+				if c == '/' {
+					parents[e.Test[:at]] = true
+				}
 			}
 		case "output":
 			outputs[e.Test] += e.Output

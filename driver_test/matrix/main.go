@@ -35,6 +35,7 @@ var (
 	versions = flag.String("versions", "13,14,15,16,17,18", "major versions, separated by commas")
 	race     = flag.Bool("race", false, "compile the tests with the race detector")
 	side     = flag.Int("side", 2, "versions at a time")
+	parallel = flag.Int("parallel", 4, "subtests at a time, of each version: most of them wait")
 	output   = flag.String("output", "", "folder that keeps the whole output of each version's tests")
 )
 
