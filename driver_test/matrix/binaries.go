@@ -107,7 +107,11 @@ func download(ctx context.Context, b build, cache, dir string) error {
 	if err := errors.Join(os.Remove(archives[0]), link(filepath.Join(work, "package"))); err != nil {
 		return err
 	}
-	return os.Rename(work, dir)
+	err = os.Rename(work, dir)
+	if _, there := os.Stat(dir); there == nil {
+		return nil // another process was faster
+	}
+	return err
 }
 
 // link makes the symbolic links of the libraries, which an npm package can't contain.
