@@ -112,7 +112,10 @@ func (a *audit) see(app, database, text string, executed bool) {
 	}
 	for _, o := range others {
 		if o.text.MatchString(text) {
-			count(a.besides, strings.ToUpper(text)+"\x00"+o.reason)
+			if !strings.HasPrefix(text, "--") {
+				text = strings.ToUpper(text) // pgx writes begin, lib/pq BEGIN
+			}
+			count(a.besides, text+"\x00"+o.reason)
 			return
 		}
 	}

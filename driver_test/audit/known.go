@@ -22,7 +22,6 @@ var others = []struct {
 	{exactly(`(?i)begin( isolation level [a-z ]+)?( read (only|write))?`), "an application's transaction"},
 	{exactly(`(?i)commit`), "an application's transaction"},
 	{exactly(`(?i)rollback`), "an application's transaction"},
-	{exactly(`(?i)savepoint [a-z0-9_]+|rollback to (savepoint )?[a-z0-9_]+|release savepoint [a-z0-9_]+`), "an application's transaction"},
 	{exactly(`;`), "lib/pq asks whether a connection works"},
 	{exactly(`-- ping`), "pgx asks whether a connection works"},
 }
