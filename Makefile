@@ -7,7 +7,7 @@ MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*
 SECONDS := 180
 SEED    := 0
 
-.PHONY: help demo test check generate bench torture mutants model release release-check
+.PHONY: help demo test check generate bench matrix audit torture mutants model release release-check
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,12 @@ generate: ## Make db/ of queries/ and schema/
 
 bench: ## Measure hand-over, failover, loss and partition with real processes, both drivers (half an hour)
 	@cd driver_test && go run ./bench
+
+matrix: ## Run the conformance suite on PostgreSQL 13 to 18, directly and through PgBouncer (10 minutes; SHORT=1 for less)
+	@cd driver_test && go run ./matrix $(if $(SHORT),-short)
+
+audit: ## Compare all that the suite and the demo send, as the server logs it, with queries/, text for text (4 minutes)
+	@cd driver_test && go run ./audit
 
 release: ## Tag the root and every module for users, VERSION=v0.1.0 (nothing is pushed)
 	@tools/release.sh "$(VERSION)"

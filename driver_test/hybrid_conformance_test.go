@@ -17,7 +17,7 @@ func TestHybridConformance(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			e := newEnv(t).table()
 			t.Cleanup(e.noLock)
-			conform(t, e, backend{"hybrid", pglease.ModeHybrid, hybrid()}, k, false)
+			conform(t, e, hybridBackend, k, false, e.dsn())
 		})
 	}
 }

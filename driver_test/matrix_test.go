@@ -19,7 +19,12 @@ type backend struct {
 	opts []pglease.Option
 }
 
-var backends = []backend{{name: "table", mode: pglease.ModeTable}}
+var (
+	tableBackend  = backend{name: "table", mode: pglease.ModeTable}
+	hybridBackend = backend{"hybrid", pglease.ModeHybrid, hybrid()}
+)
+
+var backends = []backend{tableBackend}
 
 // TestConformance runs the suite that every backend must pass, for every driver, on a *sql.DB and on a *sql.Conn (P2, P12).
 func TestConformance(t *testing.T) {
@@ -28,7 +33,8 @@ func TestConformance(t *testing.T) {
 		for _, k := range three {
 			for _, onConn := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/%s", b.name, k.name, handle(onConn)), func(t *testing.T) {
-					conform(t, newEnv(t).table(), b, k, onConn)
+					e := newEnv(t).table()
+					conform(t, e, b, k, onConn, e.dsn())
 				})
 			}
 		}
@@ -51,7 +57,8 @@ func overOtherTransport(t *testing.T, p *place, way pgserver.DSNOption) {
 	for _, b := range backends {
 		for _, k := range two {
 			t.Run(b.name+"/"+k.name, func(t *testing.T) {
-				conform(t, newEnvAt(t, p).table(), b, k, false, way)
+				e := newEnvAt(t, p).table()
+				conform(t, e, b, k, false, e.dsn(way))
 			})
 		}
 	}
@@ -64,9 +71,9 @@ func handle(onConn bool) string {
 	return "DB"
 }
 
-func conform(t *testing.T, e *env, b backend, k kind, onConn bool, way ...pgserver.DSNOption) {
+func conform(t *testing.T, e *env, b backend, k kind, onConn bool, dsn string) {
 	t.Helper()
-	db := e.open(t, k, e.dsn(way...))
+	db := e.open(t, k, dsn)
 	var conns atomic.Int64
 	pgleasetest.Run(t, func(t *testing.T) pgleasetest.Harness {
 		return pgleasetest.Harness{

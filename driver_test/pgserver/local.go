@@ -218,8 +218,17 @@ func (l *local) path(name string) string { return filepath.Join(l.bin, executabl
 func (l *local) prepare(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Dir = l.dir // the account may not be allowed to enter the current directory
 	cmd.Env = environment(l.dir)
+	// Binaries that are meant for any machine bring the libraries they need; a program of this machine must not get those.
+	if lib := filepath.Join(filepath.Dir(l.bin), "lib"); runtime.GOOS == "linux" && hasLibpq(lib) {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+lib)
+	}
 	l.account.adopt(cmd)
 	return cmd
+}
+
+func hasLibpq(dir string) bool {
+	found, _ := filepath.Glob(filepath.Join(dir, "libpq.so*"))
+	return len(found) > 0
 }
 
 // environment is this process's without what would change the server or its programs unseen, such as PGDATA, PGOPTIONS.

@@ -26,6 +26,9 @@ type config struct {
 
 func newConfig(opts []Option) *config {
 	c := &config{log: os.Stderr, kinds: []Kind{DSN, Docker, Local, Embedded}}
+	if os.Getenv("PGLEASE_TEST_BIN") != "" {
+		c.kinds = []Kind{DSN, Local} // in the place of what was asked for, another version would go unnoticed
+	}
 	for _, o := range opts {
 		o.apply(c)
 	}
@@ -41,8 +44,8 @@ func WithLog(w io.Writer) Option {
 	return optionFunc(func(c *config) { c.log = w })
 }
 
-// WithKinds restricts [Start] to kinds, tried in the order given; the default is DSN, Docker, Local, Embedded. Tests
-// that crash or freeze the server ask for Local only.
+// WithKinds restricts [Start] to kinds, tried in the order given; the default is DSN, Docker, Local, Embedded, or DSN and
+// Local where PGLEASE_TEST_BIN is set. Tests that crash or freeze the server ask for Local only.
 func WithKinds(kinds ...Kind) Option {
 	return optionFunc(func(c *config) { c.kinds = kinds })
 }

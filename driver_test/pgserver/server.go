@@ -52,8 +52,8 @@ type Server struct {
 //
 //   - DSN: PGLEASE_TEST_DSN, in URL form, whose user may create databases;
 //   - Docker: a container of the image PGLEASE_TEST_IMAGE, by default postgres:17-alpine, pulled if it isn't there;
-//   - Local: the binaries in PGLEASE_TEST_BIN, else those of PATH, else the newest of [Binaries], run by the user
-//     postgres or nobody if this process is root;
+//   - Local: the binaries in PGLEASE_TEST_BIN, which leaves Docker and Embedded out, else those of PATH, else the newest of
+//     [Binaries], run by the user postgres or nobody if this process is root;
 //   - Embedded: binaries that embedded-postgres downloads and keeps in its cache below the home directory.
 //
 // The superuser is pglease, with a random password that [Server.DSN] contains; max_connections is 200; everything else,

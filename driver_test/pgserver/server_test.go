@@ -225,3 +225,16 @@ func tempEntries(t *testing.T) (n int) {
 	}
 	return n
 }
+
+// With other binaries than those asked for, a version would go unnoticed.
+func TestBinariesThatAreAskedForLeaveDockerOut(t *testing.T) {
+	t.Setenv("PGLEASE_TEST_DSN", "")
+	t.Setenv("PGLEASE_TEST_BIN", t.TempDir())
+	s, err := Start(testContext(t), WithLog(io.Discard))
+	if err == nil {
+		t.Fatalf("started %v, %v", s.Kind(), s.Stop())
+	}
+	if text := err.Error(); strings.Contains(text, "Docker: ") || strings.Contains(text, "Embedded: ") || !strings.Contains(text, "Local: ") {
+		t.Errorf("tried something else: %v", err)
+	}
+}

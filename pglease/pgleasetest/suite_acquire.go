@@ -123,7 +123,7 @@ func notReentrant(t *testing.T, s *suite) {
 func minHold(t *testing.T, s *suite) {
 	name := s.name(t)
 	c, other := s.client(t), s.client(t)
-	const hold = 700 * time.Millisecond
+	const hold = 2 * time.Second
 	first := try(t, c, name, pglease.WithMinHold(hold))
 	release(t, first)
 	held := mustBeHeld(t, other, name)

@@ -87,7 +87,8 @@ func waitAny(t *testing.T, s *suite) {
 	if got.err != nil || got.lease.Name() != names[1] {
 		t.Fatalf("AcquireAny: %v, %v; want %q", got.lease, got.err, names[1])
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	// Long enough for a first answer from a loaded server, which is what the error is to contain.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_, err := s.client(t).AcquireAny(ctx, names)
 	mustBe(t, "AcquireAny until a deadline", err, context.DeadlineExceeded)
@@ -112,7 +113,7 @@ func acquireAll(t *testing.T, s *suite) {
 		t.Errorf("Release: %v", err)
 	}
 	l := try(t, other, b)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	leases, err = c.AcquireAll(ctx, []string{a, b, d})
 	mustBe(t, "AcquireAll while one is held", err, context.DeadlineExceeded)
