@@ -6,8 +6,9 @@ MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*
 
 SECONDS := 180
 SEED    := 0
+CYCLES  := 1000000
 
-.PHONY: help demo test check generate bench torture mutants model release release-check
+.PHONY: help demo test check generate bench leaks torture mutants model release release-check
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,8 +25,11 @@ check: ## Run every gate but the tests: format, vet, staticcheck, tidy, generate
 generate: ## Make db/ of queries/ and schema/
 	@CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc generate
 
-bench: ## Measure hand-over, failover, loss and partition with real processes, both drivers (half an hour)
+bench: ## Measure speed and cost beside the barest statements and peers, hand-over, failover, loss; both drivers (an hour)
 	@cd driver_test && go run ./bench
+
+leaks: ## Acquire and release a million times on each driver and backend, and look for what is left behind: CYCLES=1000000
+	@cd driver_test && go run ./leaks -cycles $(CYCLES)
 
 release: ## Tag the root and every module for users, VERSION=v0.1.0 (nothing is pushed)
 	@tools/release.sh "$(VERSION)"

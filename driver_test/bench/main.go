@@ -27,6 +27,7 @@ var (
 	crashes   = flag.Int("crashes", 5, "crashes of the server")
 	stops     = flag.Int("stops", 5, "holders to stop, and partitions")
 	only      = flag.String("only", "", "part of the name of the rows and tables to measure")
+	unsynced  = flag.Bool("unsynced", false, "run the server without fsync: what is left are the processors, not the disk. No bar is meant for it")
 	fast      = flag.Bool("speed", false, "measure speed and cost alone: no hand-over, failover, loss")
 )
 
@@ -62,7 +63,11 @@ type bench struct {
 }
 
 func run(ctx context.Context) error {
-	server, err := pgserver.Start(ctx, pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr))
+	options := []pgserver.Option{pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr)}
+	if *unsynced {
+		options = append(options, pgserver.WithSetting("fsync", "off"))
+	}
+	server, err := pgserver.Start(ctx, options...)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	looks      = 50 // samples, evenly spread over the cycles
-	goroutines = 8
+	goroutines = 16
 	names      = 256 // more than goroutines, so that each row is idle for a while
 )
 
@@ -55,7 +55,7 @@ func (s *series) run(ctx context.Context, cycles int) (err error) {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(3 * goroutines)
+	db.SetMaxOpenConns(3 * goroutines) // a hybrid lease has one, and a try another
 	db.SetMaxIdleConns(3 * goroutines)
 	var opts []pglease.Option
 	if s.hybrid {
@@ -151,7 +151,7 @@ var measures = [...]measure{
 	{"goroutines", "", 0, 2},
 	{"connections of the pool", "", 0, 1},
 	{"sessions of the server", "", 0, 1},
-	{"table", "B", 0.10, 64 << 10},
+	{"table", "B", 0.10, 20 * 8192 * goroutines}, // the server adds up to 20 pages at once for each that waits for a new one
 	{"indexes", "B", 0.10, 32 << 10},
 	{"advisory locks", "", 0, 0},
 }
