@@ -96,19 +96,18 @@ func (m *meter) written() (wal, xids float64, err error) {
 func (m *meter) grow() error {
 	fmt.Println("| leases | backend | driver | acquired in | statements a second | bytes a lease | goroutines a lease | bar |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
-	for _, text := range strings.Split(*leases, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return err
-		}
-		for _, driver := range drivers {
-			if err := m.held(n, "table", driver); err != nil {
+	for _, backend := range []string{"table", "hybrid"} {
+		for _, text := range strings.Split(*leases, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil {
 				return err
 			}
-			if n > 100 {
-				fmt.Printf("| %d | hybrid | %s | not measured: a hybrid lease has a connection of its own | | | | |\n", n, nameOf(driver))
-			} else if err := m.held(n, "hybrid", driver, pglease.WithHybrid()); err != nil {
-				return err
+			for _, driver := range drivers {
+				if backend == "hybrid" && n > 100 {
+					fmt.Printf("| %d | hybrid | %s | not measured: a hybrid lease has a connection of its own | | | | |\n", n, nameOf(driver))
+				} else if err := m.held(n, backend, driver, backends()[backend]...); err != nil {
+					return err
+				}
 			}
 		}
 	}
