@@ -6,8 +6,9 @@ MODULES := $(shell find . -name go.mod -not -path './tools/*' -not -path './.*/*
 
 SECONDS := 180
 SEED    := 0
+CYCLES  := 1000000
 
-.PHONY: help demo test check generate bench matrix audit torture mutants model release release-check
+.PHONY: help demo test check generate bench leaks matrix audit torture mutants model release release-check
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +25,7 @@ check: ## Run every gate but the tests: format, vet, staticcheck, tidy, generate
 generate: ## Make db/ of queries/ and schema/
 	@CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc generate
 
-bench: ## Measure hand-over, failover, loss and partition with real processes, both drivers (half an hour)
+bench: ## Measure speed and cost beside the barest statements and peers, hand-over, failover, loss; both drivers (an hour)
 	@cd driver_test && go run ./bench
 
 matrix: ## Run the conformance suite on PostgreSQL 13 to 18, directly and through PgBouncer (10 minutes; SHORT=1 for less)
@@ -32,6 +33,12 @@ matrix: ## Run the conformance suite on PostgreSQL 13 to 18, directly and throug
 
 audit: ## Compare all that the suite and the demo send, as the server logs it, with queries/, text for text (4 minutes)
 	@cd driver_test && go run ./audit
+
+leaks: ## Acquire and release a million times on each driver and backend, and look for what is left behind: CYCLES=1000000
+	@cd driver_test && go run ./leaks -cycles $(CYCLES)
+
+model: ## Check a model of the protocol with Spin, and with one rule taken out at a time (15 minutes; SHORT=1 for less)
+	@driver_test/model/run.sh $(if $(SHORT),short)
 
 release: ## Tag the root and every module for users, VERSION=v0.1.0 (nothing is pushed)
 	@tools/release.sh "$(VERSION)"

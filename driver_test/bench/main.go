@@ -1,7 +1,8 @@
 //go:build unix
 
-// Command bench measures what design.md, section 9, sets bars for: with real processes, a real server and both drivers, in one
-// run. It prints a table for driver_test/README.md. Run it with "make bench".
+// Command bench measures what design.md, section 9, sets bars for: with a real server and both drivers, in one run: how fast leases
+// are acquired and what they cost beside the barest statements and beside peers, and, with real processes, hand-over, failover and
+// loss. It prints tables for driver_test/README.md. Run it with "make bench", or "go run ./bench -speed" for the first part alone.
 package main
 
 import (
@@ -25,7 +26,9 @@ var (
 	losses    = flag.Int("losses", 50, "sessions to terminate and sockets to reset")
 	crashes   = flag.Int("crashes", 5, "crashes of the server")
 	stops     = flag.Int("stops", 5, "holders to stop, and partitions")
-	only      = flag.String("only", "", "part of the name of the rows to measure")
+	only      = flag.String("only", "", "part of the name of the rows and tables to measure")
+	unsynced  = flag.Bool("unsynced", false, "run the server without fsync: what is left are the processors, not the disk. No bar is meant for it")
+	fast      = flag.Bool("speed", false, "measure speed and cost alone: no hand-over, failover, loss")
 )
 
 func main() {
@@ -60,7 +63,11 @@ type bench struct {
 }
 
 func run(ctx context.Context) error {
-	server, err := pgserver.Start(ctx, pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr))
+	options := []pgserver.Option{pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr)}
+	if *unsynced {
+		options = append(options, pgserver.WithSetting("fsync", "off"))
+	}
+	server, err := pgserver.Start(ctx, options...)
 	if err != nil {
 		return err
 	}
@@ -71,6 +78,9 @@ func run(ctx context.Context) error {
 	}
 	major, err := server.Version(ctx)
 	if err != nil {
+		return err
+	}
+	if err := speed(ctx, server, name); err != nil || *fast {
 		return err
 	}
 	fmt.Printf("%s, PostgreSQL %d, %s, %d cores\n\n", time.Now().UTC().Format(time.DateOnly), major, runtime.Version(), runtime.NumCPU())

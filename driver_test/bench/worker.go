@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +14,7 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "github.com/lib/pq"
-
+	"github.com/pglease/pglease-go/driver_test/internal/wire"
 	"github.com/pglease/pglease-go/pglease"
 )
 
@@ -35,13 +32,15 @@ type setup struct {
 	DSN    string
 	TTL    time.Duration
 	Delay  *time.Duration // WithTakeoverDelay
+	Table  bool           // the table backend, not hybrid
 }
 
 // news is what a worker tells, a line each.
 type news struct {
-	What string // "ready", "held", "releasing", "released", "lost", "error"
+	What string // "ready", "held", "releasing", "released", "lost", "count", "error"
 	At   time.Time
 	Err  string `json:",omitempty"`
+	N    int    `json:",omitempty"` // of "count": the statements that were sent so far
 }
 
 // work is the main function of a worker: commands come by standard input, news go by standard output.
@@ -50,11 +49,15 @@ func work() error {
 	if err := json.Unmarshal([]byte(os.Getenv(workerEnv)), &s); err != nil {
 		return err
 	}
-	db, err := sql.Open(s.Driver, s.DSN)
+	sent := &wire.Counter{}
+	db, err := open(s.Driver, s.DSN, sent)
 	if err != nil {
 		return err
 	}
-	opts := []pglease.Option{pglease.WithHybrid(), pglease.WithTTL(s.TTL)}
+	opts := []pglease.Option{pglease.WithTTL(s.TTL)}
+	if !s.Table {
+		opts = append(opts, pglease.WithHybrid())
+	}
 	if s.Delay != nil {
 		opts = append(opts, pglease.WithTakeoverDelay(*s.Delay))
 	}
@@ -63,13 +66,16 @@ func work() error {
 		return err
 	}
 	ctx := context.Background()
+	say := func(n news) {
+		line, _ := json.Marshal(n)
+		fmt.Println(string(line))
+	}
 	tell := func(what string, at time.Time, err error) {
 		n := news{What: what, At: at}
 		if err != nil {
 			n.Err = err.Error()
 		}
-		line, _ := json.Marshal(n)
-		fmt.Println(string(line))
+		say(n)
 	}
 	tell("ready", time.Now(), nil)
 	var l *pglease.Lease
@@ -91,6 +97,15 @@ func work() error {
 			begun := time.Now()
 			tell("releasing", begun, nil)
 			tell("released", time.Now(), l.Release(ctx))
+		case "wait": // and be asked for the count meanwhile
+			go func() {
+				if _, err := c.Acquire(ctx, leaseName); err != nil {
+					tell("error", time.Now(), err)
+				}
+			}()
+		case "count":
+			statements, _ := sent.Count()
+			say(news{What: "count", At: time.Now(), N: statements})
 		case "err": // the first look of a process that was stopped
 			tell("err", time.Now(), l.Err())
 		}
