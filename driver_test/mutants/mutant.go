@@ -23,12 +23,12 @@ type check struct {
 	says    *regexp.Regexp
 }
 
-var testName = regexp.MustCompile(`-run '?\^?(Test\w+)`)
+var testName = regexp.MustCompile(`-run \^?(Test\w+)\S*`)
 
 // shown is what the table calls it: the test, or the command.
 func (c check) shown() string {
-	if name := testName.FindStringSubmatch(c.text); name != nil {
-		return name[1]
+	if run := testName.FindString(c.text); run != "" {
+		return "`" + strings.NewReplacer("-run ", "", "^", "", "$", "").Replace(run) + "`"
 	}
 	return "`" + strings.Join(c.command, " ") + "`"
 }

@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("parsed %+v", m)
 	}
 	c := m.checks[0]
-	if c.folder != "folder" || c.shown() != "TestName" || !c.says.MatchString("--- FAIL: TestName (0.1s)") || c.says.MatchString("--- FAIL: TestName2") {
+	if c.folder != "folder" || c.shown() != "`TestName/sub`" || !c.says.MatchString("--- FAIL: TestName (0.1s)") || c.says.MatchString("--- FAIL: TestName2") {
 		t.Errorf("parsed %+v", c)
 	}
 	for what, text := range map[string]string{

@@ -53,7 +53,7 @@ func (a *actor) act(ctx context.Context) {
 // pause waits for up to most.
 func (a *actor) pause(ctx context.Context, most time.Duration) {
 	select {
-	case <-time.After(time.Duration(a.rng.Int64N(int64(most)))):
+	case <-time.After(time.Duration(a.rng.Int64N(max(1, int64(most))))):
 	case <-ctx.Done():
 	}
 }

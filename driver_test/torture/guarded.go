@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/pglease/pglease-go/driver_test/internal/history"
 	"github.com/pglease/pglease-go/pglease"
@@ -55,7 +54,7 @@ func (a *actor) fill(ctx context.Context, tx *sql.Tx, l *pglease.Lease, id int64
 	if err := tx.QueryRowContext(ctx, "SELECT seq, token FROM guarded WHERE name = $1", l.Name()).Scan(&seq, &token); err != nil {
 		return nil, err
 	}
-	most := 20 * time.Millisecond
+	most := a.Pause
 	if a.rng.IntN(30) == 0 {
 		most = min(2*a.Who.TTL, callLimit/2)
 	}

@@ -29,6 +29,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "decides about the faults; 0: take one at random")
 	check   = flag.String("check", "", "check the files of an earlier run in this directory instead")
 	only    = flag.String("only", "", "cause only faults whose kind contains this")
+	pause   = flag.Duration("pause", 20*time.Millisecond, "for how long a guarded write pauses between its read and its write, at the most, but for a few")
 	quiet   = flag.Bool("quiet", false, "do not tell of each fault")
 )
 

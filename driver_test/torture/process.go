@@ -47,7 +47,7 @@ func (s *slot) process() *process {
 // start has a new worker take the place.
 func (s *slot) start(id int, seed uint64, dir string) error {
 	set := s.setup
-	set.ID, set.Seed = id, seed
+	set.ID, set.Seed, set.Pause = id, seed, *pause
 	set.DSN = strings.ReplaceAll(set.DSN, clientMark, fmt.Sprint(id))
 	set.File = fmt.Sprintf("%s/client-%d.jsonl", dir, id)
 	env, err := json.Marshal(set)

@@ -118,7 +118,11 @@ func near(w io.Writer, h *history.History, v history.Violation) {
 		return
 	}
 	const around = 4e9
-	from, to := v.Ops[0].Call-around, v.Ops[len(v.Ops)-1].Call+around
+	from, to := v.Ops[0].Call, v.Ops[0].Call
+	for _, o := range v.Ops {
+		from, to = min(from, o.Call), max(to, o.Call, o.Start)
+	}
+	from, to = from-around, to+around
 	for _, f := range h.Faults {
 		if f.At <= to && max(f.At, f.Until) >= from {
 			fmt.Fprintf(w, "    fault [%.6f, %.6f] %s, client %d, %s\n", float64(f.At)/1e9, float64(f.Until)/1e9, f.Kind, f.Client, f.Note)

@@ -41,6 +41,7 @@ type setup struct {
 	DSN   string
 	Names []string
 	Seed  uint64
+	Pause time.Duration // of a guarded write
 	File  string
 }
 
