@@ -27,7 +27,9 @@ func (m *meter) holder(name string, opts []pglease.Option) (func() error, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.TryAcquire(m.ctx, name); err != nil {
+	ctx, cancel := context.WithTimeout(m.ctx, time.Minute) // the sessions of those who waited before may just be ending
+	defer cancel()
+	if _, err := c.Acquire(ctx, name); err != nil {
 		return nil, errors.Join(err, c.Close(m.ctx))
 	}
 	return func() error { return c.Close(m.ctx) }, nil
@@ -120,7 +122,7 @@ func (m *meter) queue(n int, backend, driver string) (err error) {
 	var all []*process
 	defer func() {
 		for _, p := range all {
-			err = errors.Join(err, p.kill())
+			err = errors.Join(err, p.end())
 		}
 	}()
 	for range n {
