@@ -27,7 +27,9 @@ func (m *meter) holder(name string, opts []pglease.Option) (func() error, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.TryAcquire(m.ctx, name); err != nil {
+	ctx, cancel := context.WithTimeout(m.ctx, time.Minute) // the sessions of those who waited before may just be ending
+	defer cancel()
+	if _, err := c.Acquire(ctx, name); err != nil {
 		return nil, errors.Join(err, c.Close(m.ctx))
 	}
 	return func() error { return c.Close(m.ctx) }, nil
@@ -35,8 +37,8 @@ func (m *meter) holder(name string, opts []pglease.Option) (func() error, error)
 
 // wait counts what many waiters of one process need.
 func (m *meter) wait() error {
-	fmt.Println("| waiters | backend | driver | connections | statements a second | gave up within | bar |")
-	fmt.Println("|---|---|---|---|---|---|---|")
+	fmt.Println("| waiters | backend | driver | connections in use | open | statements a second | gave up within | bar |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for _, backend := range []string{"table", "hybrid"} {
 		for _, driver := range drivers {
 			if err := m.crowd(backend, driver); err != nil {
@@ -78,22 +80,22 @@ func (m *meter) crowd(backend, driver string) (err error) {
 	}
 	time.Sleep(settled)
 	p.count.Reset()
-	most := 0
+	used, open := 0, 0
 	for begun := time.Now(); time.Since(begun) < *window; time.Sleep(10 * time.Millisecond) {
-		most = max(most, db.Stats().OpenConnections)
+		used, open = max(used, db.Stats().InUse), max(open, db.Stats().OpenConnections)
 	}
 	statements, _ := p.count.Count()
 	begun := time.Now()
 	giveUp()
 	group.Wait()
-	fmt.Printf("| %d | %s | %s | %d | %.2f | %v | 1 connection, <= 1 statement a second |\n", *waiters, backend, nameOf(driver),
-		most, float64(statements)/window.Seconds(), time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("| %d | %s | %s | %d | %d | %.2f | %v | 1 connection, <= 1 statement a second |\n", *waiters, backend, nameOf(driver),
+		used, open, float64(statements)/window.Seconds(), time.Since(begun).Round(time.Millisecond))
 	return errors.Join(errs...)
 }
 
 // waitApart counts what several processes send that wait for one name.
 func (m *meter) waitApart() error {
-	fmt.Println("| processes | backend | driver | connections | statements a second, all | of each |")
+	fmt.Println("| processes | backend | driver | connections open | statements a second, all | of each |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, text := range strings.Split(*processes, ",") {
 		n, err := strconv.Atoi(text)
@@ -120,7 +122,7 @@ func (m *meter) queue(n int, backend, driver string) (err error) {
 	var all []*process
 	defer func() {
 		for _, p := range all {
-			err = errors.Join(err, p.kill())
+			err = errors.Join(err, p.end())
 		}
 	}()
 	for range n {

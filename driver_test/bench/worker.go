@@ -185,6 +185,14 @@ func (p *process) wait(what string) (news, error) {
 	}
 }
 
+// end has the process close its client and exit.
+func (p *process) end() error {
+	_ = p.in.Close()
+	for range p.news {
+	}
+	return p.cmd.Wait()
+}
+
 // kill ends the process as a crash would.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
