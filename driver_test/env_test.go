@@ -114,7 +114,7 @@ func (e *env) noLock() {
 	var left string
 	if !poll(func() bool {
 		left = value[string](e, `SELECT coalesce(string_agg(concat_ws(' ', locktype, relation::regclass, mode, granted, 'of', l.pid, state,
-				wait_event, 'since', clock_timestamp() - state_change, query), E';\n' ORDER BY l.pid), '')
+				wait_event, 'since', clock_timestamp() - state_change, left(query, 60)), E';\n' ORDER BY l.pid), '')
 			FROM pg_locks AS l JOIN pg_stat_activity USING (pid)
 			WHERE locktype IN ('advisory', 'relation', 'transactionid') AND application_name = $1`, e.app)
 		return left == ""
