@@ -111,13 +111,15 @@ func (e *env) nothingLeft() {
 // noLock checks that no session of the test holds an advisory lock or stands in a transaction.
 func (e *env) noLock() {
 	e.t.Helper()
-	var left int
+	var left string
 	if !poll(func() bool {
-		left = value[int](e, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
+		left = value[string](e, `SELECT coalesce(string_agg(concat_ws(' ', locktype, relation::regclass, mode, granted, 'of', l.pid, state,
+				wait_event, 'since', clock_timestamp() - state_change, left(query, 60)), E';\n' ORDER BY l.pid), '')
+			FROM pg_locks AS l JOIN pg_stat_activity USING (pid)
 			WHERE locktype IN ('advisory', 'relation', 'transactionid') AND application_name = $1`, e.app)
-		return left == 0
+		return left == ""
 	}) {
-		e.t.Errorf("%d locks left on the server", left)
+		e.t.Errorf("locks left on the server: %s", left)
 	}
 }
 
