@@ -32,6 +32,10 @@ func copyTree(ctx context.Context) (_ *tree, err error) {
 			t.remove()
 		}
 	}()
+	// What a failed check leaves in its temporary directory goes with the tree; the server's account has to reach it.
+	if err := errors.Join(os.Chmod(t.dir, 0o755), os.Mkdir(t.temp(), 0o755)); err != nil {
+		return nil, err
+	}
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = t.from
 	files, err := list.Output()
@@ -61,6 +65,8 @@ func (t *tree) copy(file string) error {
 	}
 	return os.WriteFile(to, text, info.Mode())
 }
+
+func (t *tree) temp() string { return filepath.Join(t.dir, ".tmp") }
 
 func (t *tree) remove() { _ = os.RemoveAll(t.dir) }
 
@@ -102,7 +108,7 @@ func (t *tree) perform(ctx context.Context, c check) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	cmd.Dir = filepath.Join(t.dir, c.folder)
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -buildvcs=false"))
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -buildvcs=false"), "TMPDIR="+t.temp())
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it can end its server
 	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.CombinedOutput()
