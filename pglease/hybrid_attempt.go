@@ -76,7 +76,7 @@ func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error)
 		if !locked {
 			return Grant{}, true, a.held(note)
 		}
-		waited, a.guess = true, guessNothing // a guess would take the lock again, and the release give up only one of two (P4)
+		waited = true
 		if err := a.send(ctx, true, false); err != nil {
 			return Grant{}, false, err
 		}

@@ -15,10 +15,11 @@ const (
 	guessHeld
 )
 
-// ask sends one statement: for a guess the cheaper one. definite reports that its answer needs no other.
+// ask sends one statement: for a guess the cheaper one. definite reports that its answer needs no other. There is nothing to guess
+// for who has the lock: the cheaper ones take it, and a session that had it twice would keep it after the release (P4).
 func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, definite bool, err error) {
-	switch a.guess {
-	case guessHeld:
+	switch {
+	case a.guess == guessHeld && !a.args.HaveLock:
 		peek, err := queries.PeekWithSession(ctx, a.s, db.PeekWithSessionParams{Name: a.args.Name, Key: a.args.Key})
 		row = db.AcquireWithSessionRow{
 			State: "free", PID: peek.PID, OwnerID: peek.OwnerID, AcquiredAt: peek.AcquiredAt, ExpiresAt: peek.ExpiresAt,
@@ -28,7 +29,7 @@ func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, 
 			row.State = "busy"
 		}
 		return row, peek.Busy, err
-	case guessFree:
+	case a.guess == guessFree && !a.args.HaveLock:
 		take, err := queries.TakeWithSession(ctx, a.s, db.TakeWithSessionParams{
 			Key: a.args.Key, Settings: a.args.Settings, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
 			NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
