@@ -463,8 +463,9 @@ WITH released AS (
 SELECT
     unlocked.n::bigint AS released,
     unlocked.yes::boolean AS unlocked,
+    COALESCE(unmarked.yes, true)::boolean AS unmarked,
     pg_catalog.pg_backend_pid()::integer AS pid
-FROM unlocked, restored
+FROM unlocked, unmarked, restored
 `
 
 type ReleaseWithSessionParams struct {
@@ -479,6 +480,7 @@ type ReleaseWithSessionParams struct {
 type ReleaseWithSessionRow struct {
 	Released int64
 	Unlocked bool
+	Unmarked bool
 	PID      int32
 }
 
@@ -497,7 +499,12 @@ func (q *Queries) ReleaseWithSession(ctx context.Context, db DBTX, arg ReleaseWi
 		arg.Settings,
 	)
 	var i ReleaseWithSessionRow
-	err := row.Scan(&i.Released, &i.Unlocked, &i.PID)
+	err := row.Scan(
+		&i.Released,
+		&i.Unlocked,
+		&i.Unmarked,
+		&i.PID,
+	)
 	return i, err
 }
 
@@ -706,7 +713,10 @@ WITH unlocked AS MATERIALIZED (
     SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
     FROM unmarked, pg_catalog.jsonb_each_text(($2::text)::jsonb) AS s
 )
-SELECT unlocked.yes::boolean AS unlocked FROM unlocked, restored
+SELECT
+    unlocked.yes::boolean AS unlocked,
+    COALESCE(unmarked.yes, true)::boolean AS unmarked
+FROM unlocked, unmarked, restored
 `
 
 type UnlockKeyParams struct {
@@ -714,13 +724,18 @@ type UnlockKeyParams struct {
 	Settings string
 }
 
+type UnlockKeyRow struct {
+	Unlocked bool
+	Unmarked bool
+}
+
 // Gives up the advisory locks of a key, says whether this session had them, and restores the session's settings.
 // Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won.
-func (q *Queries) UnlockKey(ctx context.Context, db DBTX, arg UnlockKeyParams) (bool, error) {
+func (q *Queries) UnlockKey(ctx context.Context, db DBTX, arg UnlockKeyParams) (UnlockKeyRow, error) {
 	row := db.QueryRowContext(ctx, UnlockKey, arg.Key, arg.Settings)
-	var unlocked bool
-	err := row.Scan(&unlocked)
-	return unlocked, err
+	var i UnlockKeyRow
+	err := row.Scan(&i.Unlocked, &i.Unmarked)
+	return i, err
 }
 
 const WaitForKey = `-- name: WaitForKey :exec

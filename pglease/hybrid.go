@@ -237,7 +237,9 @@ func (h *hybridBackend) renewOne(ctx context.Context, r Renewal) RenewalResult {
 	err := p.use(ctx, callTimeout, func(ctx context.Context, s statements) (err error) {
 		for n := 1; ; n++ {
 			sound, cancel, endErr := soundly(ctx)
-			if endErr != nil {
+			if endErr != nil && n == 1 {
+				return &unsentError{endErr}
+			} else if endErr != nil {
 				return endErr
 			}
 			row, err = queries.RenewWithSession(sound, s, db.RenewWithSessionParams{
@@ -255,6 +257,8 @@ func (h *hybridBackend) renewOne(ctx context.Context, r Renewal) RenewalResult {
 		return nil
 	}, true)
 	switch {
+	case errors.As(err, new(*unsentError)) && p.ended.Err() == nil:
+		return RenewalResult{State: RenewalLocked, Cause: h.fault(ctx, "renew", err)}
 	case err != nil:
 		return RenewalResult{State: RenewalSessionEnded, Cause: h.fault(ctx, "renew", err)}
 	case row.PID != p.pid:

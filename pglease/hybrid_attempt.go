@@ -40,9 +40,10 @@ type hybridAttempt struct {
 	r    Request
 	args db.AcquireWithSessionParams
 
-	row   db.AcquireWithSessionRow
-	start time.Time // of the last statement
-	guess guess     // how the first statement may be made cheaper
+	row    db.AcquireWithSessionRow
+	start  time.Time // of the last statement
+	guess  guess     // how the first statement may be made cheaper
+	handed bool      // the lock was waited for, and whoever had it may still have the row for a moment
 }
 
 // run tries, and if wait is set waits a slice for the advisory lock. Whenever it returns, p.locked tells whether the session
@@ -76,7 +77,7 @@ func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error)
 		if !locked {
 			return Grant{}, true, a.held(note)
 		}
-		waited = true
+		waited, a.handed = true, true
 		if err := a.send(ctx, true, false); err != nil {
 			return Grant{}, false, err
 		}
@@ -106,7 +107,7 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 	for n := 1; ; n++ {
 		a.args.HaveLock, a.args.Early = haveLock, early
 		rowWait := hastyRow
-		if haveLock {
+		if a.handed {
 			rowWait = patientRow
 		}
 		a.args.Settings = sessionSettings(a.r.TTL, rowWait)
@@ -228,10 +229,11 @@ func (a *hybridAttempt) unlock(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	if _, err := queries.UnlockKey(sound, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: settings}); err != nil {
+	row, err := queries.UnlockKey(sound, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: settings})
+	if err != nil {
 		return err
 	}
-	a.p.locked, a.p.settings = false, ""
+	a.p.locked, a.p.settings = !row.Unmarked, ""
 	return nil
 }
 

@@ -64,7 +64,11 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	h.mu.Lock()
 	delete(h.held, term)
 	h.mu.Unlock()
-	h.giveBack(p, nil)
+	if row.Unmarked {
+		h.giveBack(p, nil)
+	} else { // the table has been replaced under the lease, and the mark is the old one's
+		h.destroy(p)
+	}
 	p.end(nil)
 	if row.Released == 0 {
 		return ErrLost

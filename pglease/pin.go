@@ -100,6 +100,9 @@ func (h *hybridBackend) settle(p *pinned, err error) {
 
 // giveBack returns a connection that holds no lock and has its settings back.
 func (h *hybridBackend) giveBack(p *pinned, err error) {
+	if p.left.Swap(true) {
+		return
+	}
 	h.unpinned(p.reserved)
 	if p.given == nil {
 		putBack(p.conn, err)
@@ -113,6 +116,9 @@ func (h *hybridBackend) destroy(p *pinned) {
 	h.mu.Lock()
 	delete(h.held, p.term)
 	h.mu.Unlock()
+	if p.left.Swap(true) {
+		return // a release may hang on it, and another, or a loss, give it up meanwhile
+	}
 	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
 	gone := make(chan struct{})
 	go func() {
@@ -148,11 +154,15 @@ func (h *hybridBackend) stepAside(ctx context.Context) (resume func(), err error
 	if p == nil || p.watching == nil {
 		return func() {}, nil
 	}
+	if err := p.stopWatching(ctx); err != nil {
+		go p.watchAgain(p.watching)
+		return nil, err
+	}
 	return func() {
 		if p.ended.Err() == nil && h.holding(p.term) == p {
 			p.startWatching()
 		}
-	}, p.stopWatching(ctx)
+	}, nil
 }
 
 // givenConns are the *sql.Conn that hybrid clients of this process have been given: two clients on one could both be granted

@@ -329,8 +329,9 @@ WITH released AS (
 SELECT
     unlocked.n::bigint AS released,
     unlocked.yes::boolean AS unlocked,
+    COALESCE(unmarked.yes, true)::boolean AS unmarked,
     pg_catalog.pg_backend_pid()::integer AS pid
-FROM unlocked, restored;
+FROM unlocked, unmarked, restored;
 
 -- name: UnlockKey :one
 -- Gives up the advisory locks of a key, says whether this session had them, and restores the session's settings.
@@ -346,7 +347,10 @@ WITH unlocked AS MATERIALIZED (
     SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
     FROM unmarked, pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s
 )
-SELECT unlocked.yes::boolean AS unlocked FROM unlocked, restored;
+SELECT
+    unlocked.yes::boolean AS unlocked,
+    COALESCE(unmarked.yes, true)::boolean AS unmarked
+FROM unlocked, unmarked, restored;
 
 -- name: KeyHolder :one
 -- Finds the session that holds the advisory lock of a key, what the row of the name says of it, and for which other table

@@ -1,0 +1,76 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pglease/pglease-go/pglease"
+)
+
+// TestARenewalThatIsNotSentLosesNothing: a renewal whose context is over before anything is sent leaves the lease as it was, in hybrid
+// as in table mode (Lease.Renew).
+func TestARenewalThatIsNotSentLosesNothing(t *testing.T) {
+	each(t, three, func(t *testing.T, e *env, k kind) {
+		for backend, opts := range map[string][]pglease.Option{"table": nil, "hybrid": hybrid()} {
+			l := mustTry(t, client(t, e.hybridPool(t, k, e.dsn()), opts...), e.schema)
+			for _, d := range []time.Duration{0, time.Microsecond} {
+				ctx, cancel := context.WithTimeout(testContext(t), d)
+				<-ctx.Done()
+				if err := l.Renew(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: Renew: %v", backend, err)
+				}
+				cancel()
+			}
+			if err := l.Err(); err != nil {
+				t.Fatalf("%s: the lease after a renewal that was never sent: %v", backend, err)
+			}
+			if err := l.Renew(testContext(t)); err != nil {
+				t.Errorf("%s: the next renewal: %v", backend, err)
+			}
+			mustRelease(t, l)
+		}
+	})
+}
+
+// TestATryBehindAGuardIsShort: a try waits for a row that an open CheckTx guards as briefly as ever, whatever it has seen of the name
+// before; and it does not keep the advisory lock meanwhile (H9).
+func TestATryBehindAGuardIsShort(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		db := e.hybridPool(t, k, e.dsn())
+		c := hybridClient(t, db)
+		l := mustTry(t, c, e.schema)
+		tx := begin(t, e.admin, nil)
+		if err := l.CheckTx(testContext(t), tx); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, l) // c believes that the name is free
+		begun := time.Now()
+		if _, err := c.TryAcquire(testContext(t), e.schema); !errors.Is(err, pglease.ErrHeld) {
+			t.Errorf("behind a guard: %v", err)
+		}
+		if took := time.Since(begun); took > 1500*time.Millisecond {
+			t.Errorf("a try took %v", took)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, mustTry(t, c, e.schema))
+	})
+}
+
+// TestATableReplacedUnderALease leaves no lock behind: the session's mark is the old table's.
+func TestATableReplacedUnderALease(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		c := hybridClient(t, e.hybridPool(t, k, e.dsn()))
+		l := mustTry(t, c, e.schema)
+		e.exec("DROP TABLE pglease_leases")
+		e.table()
+		if err := l.Release(testContext(t)); !errors.Is(err, pglease.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		e.noLock()
+		mustRelease(t, mustTry(t, c, e.schema))
+	})
+}
