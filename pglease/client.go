@@ -265,8 +265,9 @@ func (c *Client) ForceRelease(ctx context.Context, name string, opts ...ForceOpt
 const deleteBatch = 1000
 
 // DeleteExpired deletes rows that expired longer than olderThan ago, in batches, and returns how many. Tokens go on rising
-// for names that come back. After an error, or when ctx ends, what was deleted stays deleted. Clients that hold leases do
-// this by themselves once an hour for rows that expired a week ago.
+// for names that come back, if olderThan is longer than any attempt takes (10 s will do): a grant that is under way while another
+// term of the name begins, ends and is deleted would have the lower token. After an error, or when ctx ends, what was deleted
+// stays deleted. Clients that hold leases do this by themselves once an hour for rows that expired a week ago.
 func (c *Client) DeleteExpired(ctx context.Context, olderThan time.Duration) (int64, error) {
 	if olderThan < 0 {
 		return 0, fmt.Errorf("pglease: DeleteExpired(%v): the duration cannot be negative", olderThan)
