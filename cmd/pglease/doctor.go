@@ -27,6 +27,9 @@ cannot be reached. Run it as the role that the application uses: settings and ri
   pglease doctor --json | jq -r '.[] | select(.severity == "error") | .finding'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if age < 0 {
+				return usage("--transaction-age %v: it cannot be negative", age)
+			}
 			d, err := a.open()
 			if err != nil {
 				return err

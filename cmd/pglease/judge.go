@@ -209,7 +209,7 @@ func (f *facts) judgeBloat() (findings []finding) {
 }
 
 func (f *facts) judgeSessions() (findings []finding) {
-	if f.oldest > f.transactionAge {
+	if f.oldestPID != 0 && f.oldest > f.transactionAge {
 		findings = append(findings, finding{"transactions", severityWarning,
 			fmt.Sprintf("a transaction has been open for %s (pid %d): until it ends no old row of any table is removed", short(f.oldest), f.oldestPID),
 			fmt.Sprintf("find out who it is (pg_stat_activity), and end it: SELECT pg_terminate_backend(%d)", f.oldestPID)})

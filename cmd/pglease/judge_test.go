@@ -48,6 +48,29 @@ func TestJudgeDurabilityWithSynchronousStandbys(t *testing.T) {
 	}
 }
 
+// Without a transaction there is none to end, whatever the limit.
+func TestJudgeSessionsWithoutTransactions(t *testing.T) {
+	for _, tt := range []struct {
+		f    facts
+		want severity
+	}{
+		{facts{oldest: 0, oldestPID: 0, transactionAge: -5 * time.Second}, severityOK},
+		{facts{oldest: time.Second, oldestPID: 7, transactionAge: 0}, severityWarning},
+		{facts{oldest: time.Second, oldestPID: 7, transactionAge: time.Minute}, severityOK},
+	} {
+		tt.f.maximum, tt.f.maximumDatabase, tt.f.maximumRole = 100, -1, -1
+		if got := tt.f.judgeSessions()[0]; got.Severity != tt.want {
+			t.Errorf("oldest %v (pid %d), limit %v: %+v", tt.f.oldest, tt.f.oldestPID, tt.f.transactionAge, got)
+		}
+	}
+}
+
+func TestDoctorRefusesANegativeAge(t *testing.T) {
+	if code := execute([]string{"doctor", "--transaction-age", "-5s"}); code != codeUsage {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // Every statement is there, and comes without its comments.
 func TestStatements(t *testing.T) {
 	for _, name := range []string{"Table", "Server", "Settings", "Mark", "Rights", "Indexes", "Others", "Storage", "OldestTransaction",
