@@ -25,7 +25,7 @@ promised), and a way out. Exit code 0 if there is no warning and no error, 1 for
 cannot be reached. Run it as the role that the application uses: settings and rights are those of the session.`,
 		Example: `  pglease doctor
   pglease doctor --json | jq -r '.[] | select(.severity == "error") | .finding'`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if age < 0 {
 				return usage("--transaction-age %v: it cannot be negative", age)

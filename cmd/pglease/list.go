@@ -30,7 +30,7 @@ renewed last. A heartbeat comes every third of the TTL: a last beat that is olde
   pglease list --prefix billing/ --expired
   pglease list --watch        # until Ctrl-C
   pglease list --json | jq -r '.[] | select(.remaining_seconds < 5) | .name'`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var opts []pglease.ListOption
 			if prefix != "" {

@@ -18,11 +18,11 @@ func (a *app) schemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Print, apply or check the lease table",
 		Long: `The leases are rows of one table, pglease_leases, in the schema where the connection's search_path puts it. Whoever owns
-it needs the right to create a table once; who only uses leases needs SELECT, INSERT, UPDATE and DELETE on it.`,
+it needs the right to create a table once; who only uses leases needs SELECT, INSERT, UPDATE and DELETE on it. Without one of the commands below, this help is shown, and the exit code is 0.`,
 		Example: `  pglease schema apply
   pglease schema print --grants | sed s/pglease_worker/app/ | psql
   pglease schema check || echo "not yet"`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var grants bool
@@ -30,7 +30,7 @@ it needs the right to create a table once; who only uses leases needs SELECT, IN
 		Use:     "print",
 		Short:   "Print the SQL that makes or upgrades the table, for psql or a migration tool",
 		Example: `  pglease schema print > migrations/0042_pglease.sql`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text := schema.Leases
 			if grants {
@@ -51,7 +51,7 @@ it needs the right to create a table once; who only uses leases needs SELECT, IN
 		Long: `Makes the lease table, or upgrades it, the five-column table of the Python package included, while workers run. It does nothing,
 and needs no right, if the table is current. Any number of machines may run it at once.`,
 		Example: `  pglease schema apply`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error { return c.EnsureSchema(ctx) })
 		},
@@ -62,7 +62,7 @@ and needs no right, if the table is current. Any number of machines may run it a
 		Long: `Looks whether the lease table is there and has the columns that this version needs. It changes nothing. Exit code 0 if so,
 78 if not; pglease doctor looks at much more.`,
 		Example: `  pglease schema check && ./start`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.open()
 			if err != nil {
@@ -87,14 +87,18 @@ and needs no right, if the table is current. Any number of machines may run it a
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version",
+		Short:   "Print the version, as --version does",
 		Example: `  pglease version`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "pglease %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(a.out, versionLine())
 			return err
 		},
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("pglease %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is what go install was asked for, or (devel).

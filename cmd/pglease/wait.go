@@ -88,7 +88,7 @@ func (a *app) gcCommand() *cobra.Command {
 Nothing that is held is touched, and tokens go on rising for names that come back. Clients that hold leases do this by
 themselves once an hour, for rows that expired a week ago: it is rarely needed.`,
 		Example: `  pglease gc --older-than 24h`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if age < 0 {
 				return usage("--older-than %v: it cannot be negative", age)
