@@ -127,7 +127,7 @@ func TestCommandWait(t *testing.T) {
 	p.mustEnd(t, 130)
 }
 
-// release --force says who is fenced, and ends no other term than the one it asked about.
+// release --force says who held it, and ends no other term than the one it asked about.
 func TestCommandRelease(t *testing.T) {
 	e := newEnv(t).table()
 	other := e.otherClient(t, pglease.WithOwner("somebody"))
@@ -192,9 +192,9 @@ func TestCommandReleaseAsks(t *testing.T) {
 		answer string
 		code   int
 		says   string
-	}{{"no", 1, "nothing was changed"}, {"yes", 75, "that term"}, {"yes", 0, "is free; fenced"}} {
+	}{{"no", 1, "nothing was changed"}, {"yes", 75, "that term"}, {"yes", 0, "is free; it was held by"}} {
 		p, keyboard := e.onTerminal(t, "release", "job", "--force")
-		p.mustPrint(t, "Type yes:")
+		p.mustPrint(t, "(yes/no)")
 		if !strings.Contains(p.printed(), l.Owner()) {
 			t.Errorf("it does not say who holds it: %q", p.printed())
 		}
