@@ -121,6 +121,9 @@ func TestDoctorTable(t *testing.T) {
 
 	name, as := e.role()
 	mustFind(t, e.doctor(t, e.dsn(as), 2), "rights", "error", "SELECT, INSERT, UPDATE")
+	if _, said := e.pglease(t, 78, "PGLEASE_DSN="+e.dsn(as), "list"); !strings.Contains(said, `"pglease schema print --grants"`) || strings.Contains(said, "grants.sql") {
+		t.Errorf("without a right, list said %s", said)
+	}
 	e.exec("GRANT SELECT, INSERT, UPDATE ON pglease_leases TO " + name)
 	mustFind(t, e.doctor(t, e.dsn(as), 1), "rights", "warning", "DELETE")
 	e.exec("GRANT DELETE ON pglease_leases TO " + name)
