@@ -57,7 +57,7 @@ func TestCommandReads(t *testing.T) {
 		t.Errorf("show of a name that never was said %q", said)
 	}
 	printed, _ = e.pglease(t, 0, "gc", "--older-than", "0s")
-	if printed != "1 rows deleted\n" {
+	if printed != "1 row deleted\n" {
 		t.Errorf("gc printed %q", printed)
 	}
 	printed, _ = e.pglease(t, 0, "schema", "print")
@@ -380,7 +380,7 @@ func TestCommandListWatchOnTerminal(t *testing.T) {
 	p.mustPrint(t, "\x1b[HNAME")
 	p.mustPrint(t, "\x1b[J\x1b[HNAME")
 	mustTry(t, e.otherClient(t), "job")
-	p.mustPrint(t, "1 leases at")
+	p.mustPrint(t, "1 lease at")
 	fmt.Fprint(keyboard, "\x03")
 	p.mustEnd(t, 0)
 }

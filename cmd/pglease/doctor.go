@@ -123,5 +123,11 @@ func (a *app) silent(ctx context.Context) (findings []finding) {
 }
 
 func held(infos []pglease.Info) string {
+	switch len(infos) {
+	case 0:
+		return "no lease is held"
+	case 1:
+		return "1 lease is held, and its heartbeat is heard"
+	}
 	return fmt.Sprintf("%d leases are held, and all of their heartbeats are heard", len(infos))
 }

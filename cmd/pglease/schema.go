@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,11 +50,11 @@ it needs the right to create a table once; who only uses leases needs SELECT, IN
 		Use:   "apply",
 		Short: "Make the table, or upgrade it; does nothing if it is current",
 		Long: `Makes the lease table, or upgrades it, the five-column table of the Python package included, while workers run. It does nothing,
-and needs no right, if the table is current. Any number of machines may run it at once.`,
+and needs no right, if the table is current. Any number of machines may run it at once. It says which of these it was.`,
 		Example: `  pglease schema apply`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error { return c.EnsureSchema(ctx) })
+			return a.withClient(cmd.Context(), a.applySchema)
 		},
 	}
 	check := &cobra.Command{
@@ -82,6 +83,32 @@ and needs no right, if the table is current. Any number of machines may run it a
 	}
 	cmd.AddCommand(show, apply, check)
 	return cmd
+}
+
+// applySchema makes the table ready, and says what had to be done. Of machines that do so at once, each may say that it was made.
+func (a *app) applySchema(ctx context.Context, c *pglease.Client) error {
+	before, unknown := readTable(ctx, a.database.db) // if it cannot be read, EnsureSchema says why
+	if err := c.EnsureSchema(ctx); err != nil {
+		return err
+	}
+	after, err := readTable(ctx, a.database.db)
+	if err != nil || unknown != nil {
+		_, err = fmt.Fprintln(a.out, "pglease_leases is current")
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s.pglease_leases %s\n", printable(after.schema), became(before, after))
+	return err
+}
+
+// became says what has made a table current.
+func became(before, after leaseTable) string {
+	switch {
+	case before.schema == "":
+		return "was made"
+	case slices.Equal(before.columns, after.columns):
+		return "is current already"
+	}
+	return "was upgraded"
 }
 
 func versionCommand(a *app) *cobra.Command {

@@ -96,7 +96,7 @@ themselves once an hour, for rows that expired a week ago: it is rarely needed.`
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error {
 				n, err := c.DeleteExpired(ctx, age)
 				if n > 0 || err == nil {
-					fmt.Fprintf(a.out, "%d rows deleted\n", n)
+					fmt.Fprintf(a.out, "%s deleted\n", count(n, "row"))
 				}
 				return err
 			})
