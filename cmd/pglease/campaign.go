@@ -43,6 +43,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		a.logger().Warn("closing", "error", closeErr)
 	}
 	_ = a.database.db.Close()
+	a.row.end(end)
 	if err == nil && code != codeOK {
 		err = &exitError{code: code} // the command's own: it has said why
 	}
@@ -221,6 +222,9 @@ func until(t time.Time) time.Duration {
 func (c *campaign) Observe(_ context.Context, e pglease.Event) {
 	switch e.Kind {
 	case pglease.EventRenew:
+		if e.Err == nil {
+			go c.row.end(context.Background()) // nothing waits for who reads standard error
+		}
 		select {
 		case c.renewed <- struct{}{}:
 		default:

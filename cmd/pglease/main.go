@@ -43,6 +43,7 @@ type app struct {
 	verbose   int
 	logFormat string
 	database  *database // nil until it is opened
+	row       beatRow   // of heartbeats that failed
 	logged    bool      // the command logs, so its last word is a log entry too
 }
 
