@@ -85,6 +85,15 @@ func TestDoctorTable(t *testing.T) {
 	e := newDatabaseEnv(t)
 	mustFind(t, e.doctor(t, e.dsn(), 2), "lease table", "error", "there is no lease table")
 	e.pglease(t, 78, "schema", "check")
+	apply := func(want string) {
+		t.Helper()
+		if printed, _ := e.pglease(t, 0, "schema", "apply"); !strings.HasSuffix(printed, want+"\n") {
+			t.Errorf("schema apply printed %q", printed)
+		}
+	}
+	apply(".pglease_leases was made")
+	apply(".pglease_leases is current already")
+	e.exec("DROP TABLE pglease_leases")
 	e.exec(`CREATE TABLE pglease_leases (task_name varchar(255) PRIMARY KEY, owner_id varchar(255) NOT NULL, acquired_at timestamptz NOT NULL,
 		expires_at timestamptz NOT NULL, heartbeat_at timestamptz NOT NULL)`)
 	e.exec("CREATE INDEX idx_expires ON pglease_leases (expires_at)")
@@ -92,7 +101,7 @@ func TestDoctorTable(t *testing.T) {
 	mustFind(t, ill, "lease table", "error", "Python")
 	mustFind(t, ill, "indexes", "warning", "idx_expires")
 	mustFind(t, ill, "bloat", "notice", "fillfactor")
-	e.pglease(t, 0, "schema", "apply")
+	apply(".pglease_leases was upgraded")
 	printed, _ := e.pglease(t, 0, "schema", "check")
 	if !strings.Contains(printed, "is current") {
 		t.Errorf("schema check printed %q", printed)
@@ -121,6 +130,9 @@ func TestDoctorTable(t *testing.T) {
 
 	name, as := e.role()
 	mustFind(t, e.doctor(t, e.dsn(as), 2), "rights", "error", "SELECT, INSERT, UPDATE")
+	if _, said := e.pglease(t, 78, "PGLEASE_DSN="+e.dsn(as), "list"); !strings.Contains(said, `"pglease schema print --grants"`) || strings.Contains(said, "grants.sql") {
+		t.Errorf("without a right, list said %s", said)
+	}
 	e.exec("GRANT SELECT, INSERT, UPDATE ON pglease_leases TO " + name)
 	mustFind(t, e.doctor(t, e.dsn(as), 1), "rights", "warning", "DELETE")
 	e.exec("GRANT DELETE ON pglease_leases TO " + name)

@@ -39,6 +39,9 @@ func TestRunStoppedW5(t *testing.T) {
 	within(t, "the end of the group", stopped, 5*time.Second, func() bool { return !slices.ContainsFunc(group, e.runs) })
 	p.signal(t, syscall.SIGCONT)
 	p.mustEnd(t, 79)
+	if said := p.said(); !strings.Contains(said, "pglease was stopped for longer than its lease lasts; the command was ended in time") || strings.Contains(said, "guardian") {
+		t.Errorf("it said %s", said)
+	}
 }
 
 // The guardian dies: the command runs on, and pglease can be killed all the same.

@@ -51,6 +51,9 @@ func TestRunDatabaseDiesW2(t *testing.T) {
 	if d := time.Since(crashed); d > 5*time.Second {
 		t.Errorf("the group ended %v after the crash; the TTL was 5s", d)
 	}
+	if n := strings.Count(p.said(), "heartbeat failed"); n > 2 || n == 2 && !strings.Contains(p.said(), `"failures":`) {
+		t.Errorf("it told of %d heartbeats that failed: %s", n, p.said())
+	}
 	if err := e.place.Restart(testContext(t)); err != nil {
 		t.Fatal(err)
 	}

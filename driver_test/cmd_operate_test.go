@@ -57,7 +57,7 @@ func TestCommandReads(t *testing.T) {
 		t.Errorf("show of a name that never was said %q", said)
 	}
 	printed, _ = e.pglease(t, 0, "gc", "--older-than", "0s")
-	if printed != "1 rows deleted\n" {
+	if printed != "1 row deleted\n" {
 		t.Errorf("gc printed %q", printed)
 	}
 	printed, _ = e.pglease(t, 0, "schema", "print")
@@ -127,7 +127,7 @@ func TestCommandWait(t *testing.T) {
 	p.mustEnd(t, 130)
 }
 
-// release --force says who is fenced, and ends no other term than the one it asked about.
+// release --force says who held it, and ends no other term than the one it asked about.
 func TestCommandRelease(t *testing.T) {
 	e := newEnv(t).table()
 	other := e.otherClient(t, pglease.WithOwner("somebody"))
@@ -192,9 +192,9 @@ func TestCommandReleaseAsks(t *testing.T) {
 		answer string
 		code   int
 		says   string
-	}{{"no", 1, "nothing was changed"}, {"yes", 75, "that term"}, {"yes", 0, "is free; fenced"}} {
+	}{{"no", 1, "nothing was changed"}, {"yes", 75, "that term"}, {"yes", 0, "is free; it was held by"}} {
 		p, keyboard := e.onTerminal(t, "release", "job", "--force")
-		p.mustPrint(t, "Type yes:")
+		p.mustPrint(t, "(yes/no)")
 		if !strings.Contains(p.printed(), l.Owner()) {
 			t.Errorf("it does not say who holds it: %q", p.printed())
 		}
@@ -380,7 +380,7 @@ func TestCommandListWatchOnTerminal(t *testing.T) {
 	p.mustPrint(t, "\x1b[HNAME")
 	p.mustPrint(t, "\x1b[J\x1b[HNAME")
 	mustTry(t, e.otherClient(t), "job")
-	p.mustPrint(t, "1 leases at")
+	p.mustPrint(t, "1 lease at")
 	fmt.Fprint(keyboard, "\x03")
 	p.mustEnd(t, 0)
 }

@@ -43,6 +43,7 @@ func (a *app) run(ctx context.Context, o *runOptions) error {
 		a.logger().Warn("closing", "error", closeErr)
 	}
 	_ = a.database.db.Close()
+	a.row.end(end)
 	if err == nil && code != codeOK {
 		err = &exitError{code: code} // the command's own: it has said why
 	}
@@ -154,13 +155,21 @@ func (c *campaign) runUnder(lease *pglease.Lease) (code int, err error) {
 			continue
 		case <-lease.Done():
 			// Not a word before the end: who reads standard error may be slow, and nothing may wait for that.
+			stopped := c.stopped(lease)
 			outcome := c.end(j, min(c.grace, until(killAt())))
+			if stopped && outcome == wasEnded && j.endedByGuardian() {
+				return 0, fmt.Errorf("%w; %s", lease.Err(), endedInTime)
+			}
 			return 0, fmt.Errorf("%w; the command %s", lease.Err(), outcome)
 		case <-j.done:
 		}
 		break
 	}
 	code = j.code
+	if err := lease.Err(); err != nil && c.stopped(lease) && j.endedByGuardian() { // its end was heard of before the loss
+		c.end(j, 0)
+		return 0, fmt.Errorf("%w; %s", err, endedInTime)
+	}
 	if !j.gone() {
 		outcome := c.end(j, c.grace) // a loss meanwhile hurries nothing: the grace has begun before it
 		c.logger().Warn("the command has left processes in its group: what was left " + outcome)
@@ -188,7 +197,17 @@ func (c *campaign) end(j *job, grace time.Duration) (outcome string) {
 			return "does not die, and runs on without a lease"
 		}
 	}
-	return "was ended"
+	return wasEnded
+}
+
+const wasEnded = "was ended"
+
+const endedInTime = "pglease was stopped for longer than its lease lasts; the command was ended in time"
+
+// stopped reports whether this process hears of the lease's end only when the command should have ended long ago: it did not run
+// meanwhile, though the machine did.
+func (c *campaign) stopped(lease *pglease.Lease) bool {
+	return time.Until(lease.Deadline()) < -max(c.grace, 100*time.Millisecond)
 }
 
 const killLimit = 10 * time.Second
@@ -203,6 +222,9 @@ func until(t time.Time) time.Duration {
 func (c *campaign) Observe(_ context.Context, e pglease.Event) {
 	switch e.Kind {
 	case pglease.EventRenew:
+		if e.Err == nil {
+			go c.row.end(context.Background()) // nothing waits for who reads standard error
+		}
 		select {
 		case c.renewed <- struct{}{}:
 		default:

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,4 +32,40 @@ func (a *app) completeName(cmd *cobra.Command, args []string, begun string) ([]s
 		return err
 	})
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// noArgs refuses every argument. What follows the name of a command that has others below it was meant as one of those.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasSubCommands():
+		return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	return fmt.Errorf("%q takes no arguments, and there is %q", cmd.CommandPath(), args[0])
+}
+
+// strict makes cobra's own commands, help and completion, refuse words that they do not know. By themselves they show some help
+// then, and end as if all were well.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || found.HasSubCommands() && len(rest) > 0 {
+					return fmt.Errorf("there is no command %q to help with", strings.Join(args, " "))
+				}
+				return nil
+			}
+		case "completion":
+			// A command that does nothing itself shows its help before its arguments are looked at.
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			cmd.Args = noArgs
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArgs
+			}
+		}
+	}
 }

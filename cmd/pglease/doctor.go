@@ -25,8 +25,11 @@ promised), and a way out. Exit code 0 if there is no warning and no error, 1 for
 cannot be reached. Run it as the role that the application uses: settings and rights are those of the session.`,
 		Example: `  pglease doctor
   pglease doctor --json | jq -r '.[] | select(.severity == "error") | .finding'`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if age < 0 {
+				return usage("--transaction-age %v: it cannot be negative", age)
+			}
 			d, err := a.open()
 			if err != nil {
 				return err
@@ -120,5 +123,11 @@ func (a *app) silent(ctx context.Context) (findings []finding) {
 }
 
 func held(infos []pglease.Info) string {
+	switch len(infos) {
+	case 0:
+		return "no lease is held"
+	case 1:
+		return "1 lease is held, and its heartbeat is heard"
+	}
 	return fmt.Sprintf("%d leases are held, and all of their heartbeats are heard", len(infos))
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"net/url"
 	"os"
 	"slices"
@@ -39,7 +38,7 @@ func (a *app) open() (*database, error) {
 		}
 	}
 	if dsn == "" {
-		from = "the PG* variables"
+		from = fromVariables
 	}
 	d, err := parse(from, dsn)
 	if err != nil {
@@ -67,13 +66,13 @@ func parse(from, dsn string) (*database, error) {
 			authority = rest[:end]
 		}
 		path, _, _ := strings.Cut(rest[len(authority):], "?")
-		if !strings.Contains(authority, "@") && strings.Contains(path, "@") {
-			return nil, usage("%s: the password has a character that a URL wants escaped: write %%2F for /, %%3F for ?, %%23 for #, %%40 for @", from)
+		if at := strings.Count(authority, "@"); at > 1 || at == 0 && strings.Contains(path, "@") {
+			return nil, usage("%s: %s", from, wantsEscape)
 		}
 	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, wrong(from, parseProblem(err))
+		return nil, parseProblem(from, dsn, err)
 	}
 	d := &database{config: config}
 	secrets := []string{config.Password, os.Getenv("PGPASSWORD"), os.Getenv("PGSSLPASSWORD")}
@@ -100,26 +99,6 @@ func parse(from, dsn string) (*database, error) {
 		config.ConnectTimeout = 10 * time.Second
 	}
 	return d, nil
-}
-
-func wrong(from, why string) error {
-	return usage("%s: %s: a URL is needed, as postgres://user@host:5432/database, or keywords, as \"host=db user=app dbname=app\"", from, why)
-}
-
-// parseProblem says what pgx found, without any part of the connection string.
-func parseProblem(err error) string {
-	text := err.Error()
-	for _, known := range []string{"sslmode", "port", "service", "passfile", "sslrootcert", "sslcert", "sslkey", "connect_timeout",
-		"target_session_attrs", "default_query_exec_mode"} {
-		if strings.Contains(text, "invalid "+known) || strings.Contains(text, "cannot parse "+known) || strings.Contains(text, "unable to read "+known) {
-			return "its " + known + " is not valid"
-		}
-	}
-	var path *os.PathError
-	if errors.As(err, &path) {
-		return "a file that it names cannot be read (" + path.Err.Error() + ")"
-	}
-	return "it cannot be read as a connection string"
 }
 
 func (d *database) inText(dsn string) bool { return d.hide.Replace(dsn) != dsn }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +46,61 @@ func FuzzParseHidesThePassword(f *testing.F) {
 }
 
 // ownWords is what parse may say, whatever the password.
-const ownWords = `the password has a character that a URL wants escaped: write %2F for /, %3F for ?, %23 for #, %40 for @
-the scheme is neither postgres nor postgresql its sslmode port service passfile sslrootcert sslcert sslkey connect_timeout
-target_session_attrs default_query_exec_mode is not valid a file that it names cannot be read it cannot be read as a connection string`
+var ownWords = func() string {
+	text := wantsEscape + " the scheme is neither postgres nor postgresql a file that it names cannot be read it cannot be read as a connection string"
+	for _, p := range problems {
+		text += " " + p.variable + ": " + p.words
+	}
+	return text
+}()
+
+// A setting that is wrong is named, and where it is from; an example of a URL helps only who has given one that cannot be read.
+func TestParseNamesTheSetting(t *testing.T) {
+	services := filepath.Join(t.TempDir(), "services")
+	if err := os.WriteFile(services, []byte("[here]\nhost=h\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		variable, value, dsn string
+		want                 string
+		url                  bool
+	}{
+		{"PGSERVICE", "nosuch", "", "PGSERVICE: the service was not found", false},
+		{"PGSSLMODE", "bogus", "host=127.0.0.1", "PGSSLMODE: the sslmode is not valid: disable", false},
+		{"PGSSLMODE", "bogus", "postgres://u@127.0.0.1/d?sslmode=wrong", "TEST: the sslmode is not valid", false},
+		{"PGPORT", "x", "", "PGPORT: the port is not valid", false},
+		{"PGSSLROOTCERT", "/nosuch/file", "host=h sslmode=verify-full", "PGSSLROOTCERT: the file of sslrootcert cannot be read", false},
+		{"PGCHANNELBINDING", "x", "", "PGCHANNELBINDING: the channel_binding", false},
+		{"", "", "postgres://u:geheim%zz99@h/d", "TEST: a % in it is not followed by two digits of a number to base 16: a % itself is to be written %25", false},
+		{"", "", "postgres://u:gehe@im99@h:1/d", "TEST: " + wantsEscape, false},
+		{"", "", "postgres://u:gehe@im:99@h/d", "TEST: " + wantsEscape, false},
+		{"", "", "postgres://u:gehe/im99@h/d", "TEST: " + wantsEscape, false},
+		{"", "", "geheim99", "TEST: it cannot be read as a connection string", true},
+		{"", "", "mysql://u:geheim99@h/d", "TEST: the scheme", true},
+	} {
+		t.Run(tt.variable+tt.dsn, func(t *testing.T) {
+			clearEnv(t)
+			t.Setenv("PGSERVICEFILE", services)
+			t.Setenv("PGSSLMODE", "prefer")
+			if tt.variable != "" {
+				t.Setenv(tt.variable, tt.value)
+			}
+			from := "TEST"
+			if tt.dsn == "" {
+				from = fromVariables
+			}
+			_, err := parse(from, tt.dsn)
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "a URL is needed") != tt.url {
+				t.Errorf("%v, not %q", err, tt.want)
+			}
+			for _, secret := range []string{"gehe", "im99"} {
+				if err != nil && strings.Contains(err.Error(), secret) {
+					t.Errorf("%v shows %q", err, secret)
+				}
+			}
+		})
+	}
+}
 
 func TestParseKeepsWhatThePoolerNeeds(t *testing.T) {
 	clearEnv(t)

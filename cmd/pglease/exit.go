@@ -87,7 +87,8 @@ func failure(err error) error {
 	case errors.As(err, &unsupported):
 		return exit(codeUnfit, "%s", text)
 	case errors.As(err, &backend) && (backend.SQLState == "42501" || backend.SQLState == "25006"):
-		return exit(codeUnfit, "%s", text)
+		const ofLibrary = "schema/grants.sql has those that leases need"
+		return exit(codeUnfit, "%s", strings.Replace(text, ofLibrary, "\"pglease schema print --grants\" prints those that leases need", 1))
 	}
 	return exit(codeDatabase, "%s", text)
 }

@@ -26,9 +26,13 @@ type guardian struct {
 	pid   int
 
 	dismissed atomic.Bool
+	timeUp    atomic.Bool // it has killed the group, since nobody told it that there is more time; set before ended is closed
 }
 
-// startGuardian starts one, and calls died if it ends without having been dismissed.
+// guardianTimeUp is the exit code of a guardian that has killed the group because the time was over.
+const guardianTimeUp = 3
+
+// startGuardian starts one, and calls died if it ends without having been dismissed, and without having done its work.
 func startGuardian(died func()) (*guardian, error) {
 	exe := selfExe
 	if _, err := os.Stat(exe); err != nil {
@@ -56,8 +60,9 @@ func startGuardian(died func()) (*guardian, error) {
 		Dir: "/", Env: []string{}, Files: []*os.File{null, null, null, read}, Sys: &syscall.SysProcAttr{Setsid: true},
 	}, func(s syscall.WaitStatus) {
 		if !s.Stopped() {
+			g.timeUp.Store(s.Exited() && s.ExitStatus() == guardianTimeUp)
 			close(g.ended)
-			if !g.dismissed.Load() {
+			if !g.dismissed.Load() && !g.timeUp.Load() {
 				died()
 			}
 		}
@@ -106,11 +111,11 @@ func guard(orders io.Reader) int {
 		}
 	}()
 	pgid := 0
-	kill := func() int {
+	kill := func(code int) int {
 		if pgid > 1 {
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
 		}
-		return 0
+		return code
 	}
 	// Neither clock alone: one stands still during a suspend, the other can be set.
 	var monotonic, wall time.Time
@@ -123,7 +128,7 @@ func guard(orders io.Reader) int {
 			var remaining, at int64
 			switch {
 			case !ok:
-				return kill()
+				return kill(0)
 			case line == "dismissed":
 				return 0
 			}
@@ -135,10 +140,10 @@ func guard(orders io.Reader) int {
 				due = time.After(time.Duration(remaining))
 			}
 		case <-due:
-			return kill()
+			return kill(guardianTimeUp)
 		case <-look.C:
 			if !wall.IsZero() && (time.Now().Round(0).After(wall) || time.Now().After(monotonic)) {
-				return kill()
+				return kill(guardianTimeUp)
 			}
 		}
 	}

@@ -35,12 +35,13 @@ func TestGuard(t *testing.T) {
 		orders string // %d is the group
 		end    bool   // of the pipe
 		kills  bool
+		code   int
 	}{
-		{"the pipe ends", "watch %d\nkill-after 3600000000000 9000000000000000000\n", true, true},
-		{"the time is over", "watch %d\nkill-after 20000000 9000000000000000000\n", false, true},
-		{"the wall clock is over", "watch %d\nkill-after 3600000000000 1\n", false, true},
-		{"moved on and dismissed", "watch %d\nkill-after 60000000000 9000000000000000000\ndismissed\n", false, false},
-		{"no group", "", true, false},
+		{"the pipe ends", "watch %d\nkill-after 3600000000000 9000000000000000000\n", true, true, 0},
+		{"the time is over", "watch %d\nkill-after 20000000 9000000000000000000\n", false, true, guardianTimeUp},
+		{"the wall clock is over", "watch %d\nkill-after 3600000000000 1\n", false, true, guardianTimeUp},
+		{"moved on and dismissed", "watch %d\nkill-after 60000000000 9000000000000000000\ndismissed\n", false, false, 0},
+		{"no group", "", true, false, 0},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +57,10 @@ func TestGuard(t *testing.T) {
 				_ = w.Close()
 			}
 			select {
-			case <-done:
+			case code := <-done:
+				if code != tt.code {
+					t.Errorf("exit code %d, want %d", code, tt.code)
+				}
 			case <-time.After(patience):
 				t.Fatal("the guardian did not end")
 			}

@@ -125,6 +125,16 @@ func (j *job) gone() bool {
 // killAfter has the guardian kill the group after d, unless it is told otherwise before.
 func (j *job) killAfter(d time.Duration) { j.guardian.killAfter(d) }
 
+// endedByGuardian reports whether the guardian has killed the group because its time was over. It is asked when that time is
+// over, and waits a moment for the answer.
+func (j *job) endedByGuardian() bool {
+	select {
+	case <-j.guardian.ended:
+	case <-time.After(time.Second):
+	}
+	return j.guardian.timeUp.Load()
+}
+
 // close dismisses the guardian, after the group has ended.
 func (j *job) close() {
 	j.guardian.dismiss()

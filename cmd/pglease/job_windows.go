@@ -121,6 +121,8 @@ func (j *job) gone() bool {
 // killAfter: a process that is suspended is nothing that happens here by itself.
 func (j *job) killAfter(time.Duration) {}
 
+func (j *job) endedByGuardian() bool { return false }
+
 func (j *job) close() { _ = windows.CloseHandle(j.object) }
 
 // becomeSubreaper: nobody has to reap here.

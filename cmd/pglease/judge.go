@@ -193,7 +193,7 @@ func (f *facts) judgeBloat() (findings []finding) {
 	table := f.table.schema + ".pglease_leases"
 	const row = 1000 // bytes, generously, with the half of each page that is left free
 	if limit := max(1<<20, 10*row*f.rows); f.bytes > limit {
-		findings = append(findings, finding{"bloat", severityWarning, fmt.Sprintf("the lease table has %d rows and %d MB", f.rows, f.bytes>>20),
+		findings = append(findings, finding{"bloat", severityWarning, fmt.Sprintf("the lease table has %s and %d MB", count(f.rows, "row"), f.bytes>>20),
 			"VACUUM FULL " + table + ", which takes moments; then look for what keeps old rows alive"})
 	}
 	if strings.Contains(f.options, "autovacuum_enabled=false") || strings.Contains(f.options, "autovacuum_enabled=off") {
@@ -203,13 +203,13 @@ func (f *facts) judgeBloat() (findings []finding) {
 		findings = append(findings, finding{"bloat", severityNotice, "the lease table has no fillfactor: heartbeats leave dead rows behind", "ALTER TABLE " + table + " SET (fillfactor = 50)"})
 	}
 	if len(findings) == 0 {
-		findings = []finding{{Check: "bloat", Severity: severityOK, Finding: fmt.Sprintf("%d rows in %d kB", f.rows, f.bytes>>10)}}
+		findings = []finding{{Check: "bloat", Severity: severityOK, Finding: fmt.Sprintf("%s in %d kB", count(f.rows, "row"), f.bytes>>10)}}
 	}
 	return findings
 }
 
 func (f *facts) judgeSessions() (findings []finding) {
-	if f.oldest > f.transactionAge {
+	if f.oldestPID != 0 && f.oldest > f.transactionAge {
 		findings = append(findings, finding{"transactions", severityWarning,
 			fmt.Sprintf("a transaction has been open for %s (pid %d): until it ends no old row of any table is removed", short(f.oldest), f.oldestPID),
 			fmt.Sprintf("find out who it is (pg_stat_activity), and end it: SELECT pg_terminate_backend(%d)", f.oldestPID)})

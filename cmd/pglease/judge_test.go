@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pglease/pglease-go/pglease"
 )
 
 // What no server at hand can be made to show: its version. (The rest is provoked on real servers, in driver_test.)
@@ -45,6 +47,43 @@ func TestJudgeDurabilityWithSynchronousStandbys(t *testing.T) {
 		if got := f.judgeDurability(); len(got) != 1 || got[0].Severity != want {
 			t.Errorf("synchronous_commit=%s: %+v", commit, got)
 		}
+	}
+}
+
+// Without a transaction there is none to end, whatever the limit.
+func TestJudgeSessionsWithoutTransactions(t *testing.T) {
+	for _, tt := range []struct {
+		f    facts
+		want severity
+	}{
+		{facts{oldest: 0, oldestPID: 0, transactionAge: -5 * time.Second}, severityOK},
+		{facts{oldest: time.Second, oldestPID: 7, transactionAge: 0}, severityWarning},
+		{facts{oldest: time.Second, oldestPID: 7, transactionAge: time.Minute}, severityOK},
+	} {
+		tt.f.maximum, tt.f.maximumDatabase, tt.f.maximumRole = 100, -1, -1
+		if got := tt.f.judgeSessions()[0]; got.Severity != tt.want {
+			t.Errorf("oldest %v (pid %d), limit %v: %+v", tt.f.oldest, tt.f.oldestPID, tt.f.transactionAge, got)
+		}
+	}
+}
+
+// One is not many.
+func TestCounts(t *testing.T) {
+	for n, want := range []string{"no lease is held", "1 lease is held, and its heartbeat", "2 leases are held"} {
+		if got := held(make([]pglease.Info, n)); !strings.HasPrefix(got, want) {
+			t.Errorf("of %d leases: %q", n, got)
+		}
+	}
+	for n, want := range []string{"0 rows", "1 row", "2 rows"} {
+		if got := count(int64(n), "row"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestDoctorRefusesANegativeAge(t *testing.T) {
+	if code := execute([]string{"doctor", "--transaction-age", "-5s"}); code != codeUsage {
+		t.Errorf("exit code %d", code)
 	}
 }
 

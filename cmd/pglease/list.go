@@ -30,7 +30,7 @@ renewed last. A heartbeat comes every third of the TTL: a last beat that is olde
   pglease list --prefix billing/ --expired
   pglease list --watch        # until Ctrl-C
   pglease list --json | jq -r '.[] | select(.remaining_seconds < 5) | .name'`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var opts []pglease.ListOption
 			if prefix != "" {
@@ -82,7 +82,7 @@ func (a *app) listOnce(ctx context.Context, c *pglease.Client, opts []pglease.Li
 		return err
 	}
 	if again {
-		fmt.Fprintf(&text, "%d leases at %s\n", len(infos), time.Now().Format("15:04:05"))
+		fmt.Fprintf(&text, "%s at %s\n", count(int64(len(infos)), "lease"), time.Now().Format("15:04:05"))
 	}
 	return a.page(text.String(), again && isTerminal(a.out))
 }

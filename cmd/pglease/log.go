@@ -55,13 +55,18 @@ func (c *console) clear() {
 	}
 }
 
-// logger returns the logger to standard error: quiet but for warnings, unless -v says otherwise.
+// logger returns the logger to standard error: quiet but for warnings, unless -v says otherwise. Only -vv has every heartbeat that
+// failed.
 func (a *app) logger() *slog.Logger {
 	level := slog.LevelWarn - slog.Level(4*min(a.verbose, 2))
+	var h slog.Handler = &humanHandler{w: a.console, level: level, redact: a.hideText}
 	if a.logFormat == "json" || a.logFormat != "text" && !a.console.terminal {
-		return slog.New(slog.NewJSONHandler(a.console, &slog.HandlerOptions{Level: level, ReplaceAttr: a.hideAttr}))
+		h = slog.NewJSONHandler(a.console, &slog.HandlerOptions{Level: level, ReplaceAttr: a.hideAttr})
 	}
-	return slog.New(&humanHandler{w: a.console, level: level, redact: a.hideText})
+	if a.verbose < 2 {
+		h = thinHandler{h, &a.row}
+	}
+	return slog.New(h)
 }
 
 func (a *app) hideText(s string) string { return a.database.redact(s) }

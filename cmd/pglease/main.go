@@ -43,6 +43,7 @@ type app struct {
 	verbose   int
 	logFormat string
 	database  *database // nil until it is opened
+	row       beatRow   // of heartbeats that failed
 	logged    bool      // the command logs, so its last word is a log entry too
 }
 
@@ -77,7 +78,7 @@ can be seen in the list of processes: leave a password out of it. Prepared state
   pglease list`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&a.dsn, "dsn", "", "connection URL or keywords of the database (better: the variable PGLEASE_DSN)")
@@ -98,5 +99,8 @@ can be seen in the list of processes: leave a password out of it. Prepared state
 			cmd.ValidArgsFunction = a.completeName
 		}
 	}
+	root.Version = version()
+	root.SetVersionTemplate(versionLine())
+	strict(root)
 	return root
 }

@@ -41,7 +41,7 @@ A lease that a live holder releases by itself needs nothing of this.`,
 					return err
 				}
 				if cmd.Flags().Changed("token") && info.Token != token {
-					return changed(info)
+					return otherToken(info, token)
 				}
 				return a.takeAway(ctx, c, info, yes)
 			})
@@ -67,7 +67,7 @@ func (a *app) takeAway(ctx context.Context, c *pglease.Client, info pglease.Info
 		if err := describe(a.console, info); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.console, "The holder may act until its next heartbeat. Take the lease away from it? Type yes: ")
+		fmt.Fprintf(a.console, "The holder may act until its next heartbeat. Take the lease away from it? (yes/no): ")
 		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 		if strings.TrimSpace(answer) != "yes" {
 			return exit(codeNo, "nothing was changed")
@@ -81,7 +81,7 @@ func (a *app) takeAway(ctx context.Context, c *pglease.Client, info pglease.Info
 	if now.Token != info.Token || now.Owner != info.Owner || !now.AcquiredAt.Equal(info.AcquiredAt) {
 		return changed(now)
 	}
-	fenced, err := c.ForceRelease(ctx, info.Name, pglease.IfToken(info.Token))
+	ended, err := c.ForceRelease(ctx, info.Name, pglease.IfToken(info.Token))
 	var held *pglease.HeldError
 	if errors.As(err, &held) {
 		return changed(held.Info)
@@ -89,8 +89,8 @@ func (a *app) takeAway(ctx context.Context, c *pglease.Client, info pglease.Info
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s is free; fenced: %s, token %d, %s\n", printable(fenced.Name), printable(fenced.Owner), fenced.Token,
-		printable(who(fenced)))
+	fmt.Fprintf(a.out, "%s is free; it was held by %s, token %d, %s\n", printable(ended.Name), printable(ended.Owner), ended.Token,
+		printable(who(ended)))
 	return nil
 }
 
@@ -108,6 +108,16 @@ func who(i pglease.Info) string {
 	return strings.Join(words, " ")
 }
 
+// otherToken tells of a term that has not the token that --token names. Whether there was such a term is not known: of those
+// before nothing is kept.
+func otherToken(now pglease.Info, token int64) error {
+	if now.Expired() {
+		return exit(codeHeld, "nothing was changed: nobody holds %q, and its last term has the token %d, not %d", now.Name, now.Token, token)
+	}
+	return exit(codeHeld, "nothing was changed: the term of %q has the token %d, not %d, and is held by %s", now.Name, now.Token, token, now.Owner)
+}
+
+// changed tells that the term which was asked about is over.
 func changed(now pglease.Info) error {
 	if now.Expired() {
 		return exit(codeHeld, "nothing was changed: that term of %q is over, and nobody holds it", now.Name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,11 +19,11 @@ func (a *app) schemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Print, apply or check the lease table",
 		Long: `The leases are rows of one table, pglease_leases, in the schema where the connection's search_path puts it. Whoever owns
-it needs the right to create a table once; who only uses leases needs SELECT, INSERT, UPDATE and DELETE on it.`,
+it needs the right to create a table once; who only uses leases needs SELECT, INSERT, UPDATE and DELETE on it. Without one of the commands below, this help is shown, and the exit code is 0.`,
 		Example: `  pglease schema apply
   pglease schema print --grants | sed s/pglease_worker/app/ | psql
   pglease schema check || echo "not yet"`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var grants bool
@@ -30,7 +31,7 @@ it needs the right to create a table once; who only uses leases needs SELECT, IN
 		Use:     "print",
 		Short:   "Print the SQL that makes or upgrades the table, for psql or a migration tool",
 		Example: `  pglease schema print > migrations/0042_pglease.sql`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text := schema.Leases
 			if grants {
@@ -49,11 +50,11 @@ it needs the right to create a table once; who only uses leases needs SELECT, IN
 		Use:   "apply",
 		Short: "Make the table, or upgrade it; does nothing if it is current",
 		Long: `Makes the lease table, or upgrades it, the five-column table of the Python package included, while workers run. It does nothing,
-and needs no right, if the table is current. Any number of machines may run it at once.`,
+and needs no right, if the table is current. Any number of machines may run it at once. It says which of these it was.`,
 		Example: `  pglease schema apply`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error { return c.EnsureSchema(ctx) })
+			return a.withClient(cmd.Context(), a.applySchema)
 		},
 	}
 	check := &cobra.Command{
@@ -62,7 +63,7 @@ and needs no right, if the table is current. Any number of machines may run it a
 		Long: `Looks whether the lease table is there and has the columns that this version needs. It changes nothing. Exit code 0 if so,
 78 if not; pglease doctor looks at much more.`,
 		Example: `  pglease schema check && ./start`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := a.open()
 			if err != nil {
@@ -84,17 +85,47 @@ and needs no right, if the table is current. Any number of machines may run it a
 	return cmd
 }
 
+// applySchema makes the table ready, and says what had to be done. Of machines that do so at once, each may say that it was made.
+func (a *app) applySchema(ctx context.Context, c *pglease.Client) error {
+	before, unknown := readTable(ctx, a.database.db) // if it cannot be read, EnsureSchema says why
+	if err := c.EnsureSchema(ctx); err != nil {
+		return err
+	}
+	after, err := readTable(ctx, a.database.db)
+	if err != nil || unknown != nil {
+		_, err = fmt.Fprintln(a.out, "pglease_leases is current")
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s.pglease_leases %s\n", printable(after.schema), became(before, after))
+	return err
+}
+
+// became says what has made a table current.
+func became(before, after leaseTable) string {
+	switch {
+	case before.schema == "":
+		return "was made"
+	case slices.Equal(before.columns, after.columns):
+		return "is current already"
+	}
+	return "was upgraded"
+}
+
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version",
+		Short:   "Print the version, as --version does",
 		Example: `  pglease version`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "pglease %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(a.out, versionLine())
 			return err
 		},
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("pglease %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is what go install was asked for, or (devel).

@@ -12,16 +12,18 @@ import (
 	"github.com/pglease/pglease-go/pglease"
 )
 
-// leaseJSON is a row as --json shows it. Times are the server's, in UTC.
+// leaseJSON is a row as --json shows it. Times are the server's, in UTC. A row that was released has no heartbeat, and is held all
+// the same until a minimum hold ends.
 type leaseJSON struct {
 	Name             string            `json:"name"`
 	Owner            string            `json:"owner"`
 	Token            int64             `json:"token"`
 	Held             bool              `json:"held"`
+	Released         bool              `json:"released"`
 	Mode             pglease.Mode      `json:"mode"`
 	AcquiredAt       time.Time         `json:"acquired_at"`
 	ExpiresAt        time.Time         `json:"expires_at"`
-	HeartbeatAt      time.Time         `json:"heartbeat_at"`
+	HeartbeatAt      *time.Time        `json:"heartbeat_at"`
 	ObservedAt       time.Time         `json:"observed_at"`
 	RemainingSeconds float64           `json:"remaining_seconds"`
 	Metadata         map[string]string `json:"metadata,omitempty"`
@@ -36,14 +38,20 @@ type sessionJSON struct {
 
 func asJSON(i pglease.Info) leaseJSON {
 	l := leaseJSON{
-		Name: i.Name, Owner: i.Owner, Token: i.Token, Held: !i.Expired(), Mode: i.Mode, AcquiredAt: i.AcquiredAt, ExpiresAt: i.ExpiresAt,
-		HeartbeatAt: i.HeartbeatAt, ObservedAt: i.ObservedAt, RemainingSeconds: i.Remaining().Seconds(), Metadata: i.Metadata,
+		Name: i.Name, Owner: i.Owner, Token: i.Token, Held: !i.Expired(), Released: released(i), Mode: i.Mode, AcquiredAt: i.AcquiredAt,
+		ExpiresAt: i.ExpiresAt, ObservedAt: i.ObservedAt, RemainingSeconds: i.Remaining().Seconds(), Metadata: i.Metadata,
+	}
+	if !l.Released {
+		l.HeartbeatAt = &i.HeartbeatAt
 	}
 	if s := i.Session; s != nil {
 		l.Session = &sessionJSON{s.PID, s.ClientAddr, s.ApplicationName}
 	}
 	return l
 }
+
+// released reports whether the holder has given the lease up. The row says so by a heartbeat that is not before its expiry.
+func released(i pglease.Info) bool { return !i.HeartbeatAt.Before(i.ExpiresAt) }
 
 func writeJSON(w io.Writer, v any, indent bool) error {
 	e := json.NewEncoder(w)
@@ -63,10 +71,10 @@ func writeTable(w io.Writer, infos []pglease.Info) error {
 			heldFor = short(i.ObservedAt.Sub(i.AcquiredAt))
 			expires = short(i.Remaining())
 			beat = short(i.ObservedAt.Sub(i.HeartbeatAt)) + " ago"
-			if !i.HeartbeatAt.Before(i.ExpiresAt) {
+			if released(i) {
 				beat = "released, kept"
 			}
-		} else if i.HeartbeatAt.Before(i.ExpiresAt) {
+		} else if !released(i) {
 			expires = "expired"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(i.Name), printable(i.Owner), heldFor, expires, beat, i.Mode, i.Token)
@@ -82,11 +90,11 @@ func describe(w io.Writer, i pglease.Info) error {
 	}
 	field("name", "%s", i.Name)
 	switch {
-	case !i.Expired() && !i.HeartbeatAt.Before(i.ExpiresAt):
+	case !i.Expired() && released(i):
 		field("state", "released, and kept for another %s (minimum hold)", short(i.Remaining()))
 	case !i.Expired():
 		field("state", "held, for another %s unless it is renewed", short(i.Remaining()))
-	case i.HeartbeatAt.Before(i.ExpiresAt):
+	case !released(i):
 		field("state", "free: expired %s ago", short(i.ObservedAt.Sub(i.ExpiresAt)))
 	default:
 		field("state", "free: released %s ago", short(i.ObservedAt.Sub(i.ExpiresAt)))
@@ -96,7 +104,14 @@ func describe(w io.Writer, i pglease.Info) error {
 	field("mode", "%s", i.Mode)
 	field("acquired", "%s", i.AcquiredAt.Format(time.RFC3339Nano))
 	field("expires", "%s", i.ExpiresAt.Format(time.RFC3339Nano))
-	field("last beat", "%s (%s ago)", i.HeartbeatAt.Format(time.RFC3339Nano), short(max(0, i.ObservedAt.Sub(i.HeartbeatAt))))
+	switch {
+	case !released(i):
+		field("last beat", "%s (%s ago)", i.HeartbeatAt.Format(time.RFC3339Nano), short(max(0, i.ObservedAt.Sub(i.HeartbeatAt))))
+	case !i.Expired():
+		field("last beat", "released, kept until %s", i.ExpiresAt.Format(time.RFC3339Nano))
+	default:
+		field("last beat", "released")
+	}
 	field("server clock", "%s", i.ObservedAt.Format(time.RFC3339Nano))
 	if s := i.Session; s != nil {
 		field("session", "%s", strings.TrimSpace(fmt.Sprintf("pid %d %s %s", s.PID, s.ClientAddr, s.ApplicationName)))
@@ -123,4 +138,12 @@ func short(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// count says how many there are of a thing.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

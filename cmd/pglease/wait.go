@@ -88,7 +88,7 @@ func (a *app) gcCommand() *cobra.Command {
 Nothing that is held is touched, and tokens go on rising for names that come back. Clients that hold leases do this by
 themselves once an hour, for rows that expired a week ago: it is rarely needed.`,
 		Example: `  pglease gc --older-than 24h`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if age < 0 {
 				return usage("--older-than %v: it cannot be negative", age)
@@ -96,7 +96,7 @@ themselves once an hour, for rows that expired a week ago: it is rarely needed.`
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *pglease.Client) error {
 				n, err := c.DeleteExpired(ctx, age)
 				if n > 0 || err == nil {
-					fmt.Fprintf(a.out, "%d rows deleted\n", n)
+					fmt.Fprintf(a.out, "%s deleted\n", count(n, "row"))
 				}
 				return err
 			})
