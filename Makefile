@@ -28,7 +28,7 @@ generate: ## Make db/ of queries/ and schema/
 bench: ## Measure speed and cost beside the barest statements and peers, hand-over, failover, loss; both drivers (an hour)
 	@cd driver_test && go run ./bench
 
-matrix: ## Run the conformance suite on PostgreSQL 13 to 18, directly and through PgBouncer (10 minutes; SHORT=1 for less)
+matrix: ## Run the conformance suite on PostgreSQL 13 to 18, directly and through PgBouncer (4 to 8 minutes; SHORT=1 for half)
 	@cd driver_test && go run ./matrix $(if $(SHORT),-short)
 
 audit: ## Compare all that the suite and the demo send, as the server logs it, with queries/, text for text (4 minutes)

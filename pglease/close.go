@@ -105,7 +105,7 @@ func (c *Client) releaseAll(ctx context.Context) (errs []error) {
 				if err == nil {
 					err = l.Release(ctx)
 				} else {
-					l.abandon()
+					l.abandon(ctx, err)
 				}
 				if err != nil && !errors.Is(err, ErrLost) {
 					mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -196,5 +197,33 @@ func TestCloseNamesCallsUnderWay(t *testing.T) {
 			t.Errorf("Close with a call under way: %v, want an error that says so", err)
 		}
 		time.Sleep(10 * time.Second)
+	})
+}
+
+// A Close that has no time left gives up what it has not released, and an observer that counts leases hears of each.
+func TestCloseTellsOfWhatItGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
+		var seen events
+		c := open(t, db, pglease.WithObserver(&seen))
+		const n = 40 // more than are released at a time
+		for i := range n {
+			acquire(t, c, fmt.Sprint(t.Name(), i))
+		}
+		server.Before(only("ReleaseLease", obey))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err == nil {
+			t.Error("Close had no time, and no error")
+		}
+		names := make(map[string]bool)
+		for _, e := range seen.of(pglease.EventRelease) {
+			if e.Err == nil {
+				t.Errorf("%q was released", e.Name)
+			}
+			names[e.Name] = true
+		}
+		if len(names) != n {
+			t.Errorf("%d ends of %d leases were observed", len(names), n)
+		}
 	})
 }

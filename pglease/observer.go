@@ -22,7 +22,7 @@ const (
 	EventWait                          // a wait for a lease ended: granted (Err nil) or given up
 	EventRenew                         // an attempt to renew one lease ended: renewed (Err nil) or failed
 	EventLost                          // a lease was lost: Err is the *LostError
-	EventRelease                       // a release ended
+	EventRelease                       // a release ended, or Close had no time left for it (Err says so)
 	EventZombie                        // something that should have ended has not for 30 s: Zombie says what
 	EventWithdraw                      // a grant that nobody waited for any more was taken back, or could not be
 )

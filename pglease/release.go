@@ -75,8 +75,8 @@ func (l *Lease) sendRelease(ctx context.Context) error {
 	return err
 }
 
-// abandon ends the term on this side only: the row expires with its TTL.
-func (l *Lease) abandon() {
+// abandon ends the term on this side only, because of err: the row expires with its TTL.
+func (l *Lease) abandon(ctx context.Context, err error) {
 	l.mu.Lock()
 	if l.state != held {
 		l.mu.Unlock()
@@ -84,4 +84,5 @@ func (l *Lease) abandon() {
 	}
 	l.end(released, ErrReleased)
 	l.client.backend.Forget(l.term)
+	l.client.observe(ctx, Event{Kind: EventRelease, Name: l.term.Name, Token: l.term.Token, Start: time.Now(), Held: time.Since(l.began), Err: err})
 }

@@ -50,8 +50,8 @@ var drivers = []struct{ title, name string }{{"lib/pq", "pq"}, {"pgx", "pgx"}}
 func (r *row) run(ctx context.Context, tests, bin, pattern string) {
 	cmd := exec.CommandContext(ctx, tests, "-test.v=test2json", "-test.run="+pattern, "-test.parallel="+strconv.Itoa(*parallel),
 		"-test.timeout="+(versionLimit-time.Minute).String())
-	// The server is to be that of bin, not one that runs already.
-	cmd.Env = append(os.Environ(), "PGLEASE_TEST_BIN="+bin, "PGLEASE_TEST_DSN=")
+	// The server is to be that of bin, not one that runs already. What interrupted tests leave goes with the folder of tests.
+	cmd.Env = append(os.Environ(), "PGLEASE_TEST_BIN="+bin, "PGLEASE_TEST_DSN=", "TMPDIR="+filepath.Dir(tests))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	out, failed := cmd.CombinedOutput()

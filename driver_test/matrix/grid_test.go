@@ -51,6 +51,7 @@ func TestACellSaysRanFailedOrNotRunAndWhy(t *testing.T) {
 
 func TestAVersionThatIsRequiredMustRun(t *testing.T) {
 	missing := row{version: "13", notRun: "no npm"}
+	t.Setenv("PGLEASE_REQUIRE", "docker")
 	if err := missing.fault(); err != nil {
 		t.Errorf("not required: %v", err)
 	}

@@ -7,7 +7,8 @@
 // kept in PGLEASE_MATRIX_CACHE, by default the folder pglease-matrix of the user's cache, for root of /var/cache.
 //
 // The tests are compiled once, and run once for each version: TestConformance, TestHybridConformance and TestPoolerConformance of
-// package driver_test, whose subtests are the cells. A second cell counts the way of one *sql.Conn for each client, too.
+// package driver_test, whose subtests are the cells. Without a pooler the table backend's cells count the suite twice: on a *sql.DB,
+// and with a *sql.Conn for each client.
 package main
 
 import (
@@ -68,6 +69,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // for the servers, which may be another user's
+		return err
+	}
 	tests := filepath.Join(dir, "driver.test")
 	build := []string{"test", "-c", "-o", tests}
 	if *race {
