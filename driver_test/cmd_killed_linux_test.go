@@ -49,11 +49,11 @@ func TestRunStoppedW5(t *testing.T) {
 // before the command's program was executed.
 func TestRunKilledAtTheStartW5(t *testing.T) {
 	e := newEnv(t).table()
-	for i := range 24 {
+	for i := range 16 {
 		p := e.start(t, "run", "job"+strconv.Itoa(i), "--ttl", "1s", "--grace", "200ms", "--", "sh", "-c", stubborn)
 		// The guardian is the first process of the start; then come the gate and, in the same process, the command.
 		eventually(t, "a guardian", func() bool { return guardianOf(p.cmd.Process.Pid) != 0 })
-		time.Sleep(time.Duration(i/2) * time.Millisecond) // the moment, not a wait
+		pauseFor(time.Duration(i/2) * time.Millisecond) // the moment, not a wait
 		if i%2 == 0 {
 			p.signal(t, syscall.SIGKILL)
 			within(t, "the end of the group", time.Now(), 2*time.Second, func() bool { return len(e.processes()) == 0 })
