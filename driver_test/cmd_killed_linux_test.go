@@ -3,6 +3,7 @@ package driver_test
 import (
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,42 @@ func TestRunStoppedW5(t *testing.T) {
 	p.mustEnd(t, 79)
 	if said := p.said(); !strings.Contains(said, "pglease was stopped for longer than its lease lasts; the command was ended in time") || strings.Contains(said, "guardian") {
 		t.Errorf("it said %s", said)
+	}
+}
+
+// W5: pglease is killed, or stopped for good, in the midst of the command's start. Nobody of the group runs on: the guardian knew of it
+// before the command's program was executed.
+func TestRunKilledAtTheStartW5(t *testing.T) {
+	e := newEnv(t).table()
+	for i := range 16 {
+		p := e.start(t, "run", "job"+strconv.Itoa(i), "--ttl", "1s", "--grace", "200ms", "--", "sh", "-c", stubborn)
+		// The guardian is the first process of the start; then come the gate and, in the same process, the command.
+		eventually(t, "a guardian", func() bool { return guardianOf(p.cmd.Process.Pid) != 0 })
+		pauseFor(time.Duration(i/2) * time.Millisecond) // the moment, not a wait
+		if i%2 == 0 {
+			p.signal(t, syscall.SIGKILL)
+			within(t, "the end of the group", time.Now(), 2*time.Second, func() bool { return len(e.processes()) == 0 })
+			continue
+		}
+		p.signal(t, syscall.SIGSTOP)
+		within(t, "the end of the group", time.Now(), 3*time.Second, func() bool { return e.othersThan(p.cmd.Process.Pid) == 0 && guardianOf(p.cmd.Process.Pid) == 0 })
+		p.signal(t, syscall.SIGKILL)
+		await(t, "the end of pglease", p.ended)
+		e.noProcess(t)
+	}
+}
+
+// The command inherits what a shell has opened for it, and nothing of pglease's own.
+func TestRunInheritsFiles(t *testing.T) {
+	e := newEnv(t).table()
+	p := e.startWith(t, exec.Command("sh", "-c", `exec 3>three 4>four 5>five; ls /proc/$$/fd >before; exec "$0" run job -- sh -c 'ls /proc/$$/fd >after; echo word >&4'`, commandPath(t)),
+		"PGLEASE_DSN="+e.dsn())
+	p.mustEnd(t, 0)
+	if before, after := p.file("before"), p.file("after"); before != after || before == "" {
+		t.Errorf("the files of the shell: %q; of the command: %q", before, after)
+	}
+	if got := p.file("four"); got != "word\n" {
+		t.Errorf("the file has %q", got)
 	}
 }
 

@@ -23,6 +23,12 @@ func TestRunExitCodesW3(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	noFormat, noInterpreter := filepath.Join(t.TempDir(), "noformat"), filepath.Join(t.TempDir(), "nointerpreter")
+	for path, text := range map[string]string{noFormat: "text", noInterpreter: "#!/no/such/interpreter\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tt := range []struct {
 		what string
 		want int
@@ -37,6 +43,8 @@ func TestRunExitCodesW3(t *testing.T) {
 		{"timed out", 124, "timed out waiting", []string{"run", "held", "--wait=100ms", "--", "false"}},
 		{"not found", 127, "not found", []string{"run", "free", "--", "no-such-command-here"}},
 		{"not to be run", 126, "permission denied", []string{"run", "free", "--", plain}},
+		{"nothing that the kernel knows", 126, "exec format error", []string{"run", "free", "--", noFormat}},
+		{"no interpreter", 127, "no such file", []string{"run", "free", "--", noInterpreter}},
 		{"no database", 69, "refused", []string{"PGLEASE_DSN=postgres://u@127.0.0.1:1/d?sslmode=disable", "run", "free", "--", "false"}},
 		{"no table", 78, "pglease schema apply", []string{"PGLEASE_DSN=" + e.place.DSN(), "run", "free", "--", "false"}},
 		{"no command", 64, "run --help", []string{"run", "free", "--"}},

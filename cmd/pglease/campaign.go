@@ -136,20 +136,24 @@ func (c *campaign) runUnder(lease *pglease.Lease) (code int, err error) {
 		"PGLEASE_TOKEN="+strconv.FormatInt(lease.Token(), 10),
 		"PGLEASE_DEADLINE="+lease.Deadline().Format(time.RFC3339Nano),
 	)
+	killAt := func() time.Time { return lease.Deadline().Add(c.grace) }
 	j, err := c.signals.start(func() (*job, error) {
 		if err := lease.Err(); err != nil {
 			return nil, err
 		}
-		return startJob(c.path, c.command, env, c.logger())
+		j, err := startJob(c.path, c.command, env, killAt(), lease.Err, c.logger())
+		if lost := lease.Err(); err != nil && lost != nil {
+			return nil, fmt.Errorf("%w; the command was not started", lost)
+		}
+		return j, err
 	})
 	if err != nil {
 		return 0, err
 	}
 	defer j.close()
 	defer c.signals.ended()
-	killAt := func() time.Time { return lease.Deadline().Add(c.grace) }
 	for {
-		j.killAfter(until(killAt()))
+		j.killAfter(killAt())
 		select {
 		case <-c.renewed:
 			continue

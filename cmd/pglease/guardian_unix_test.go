@@ -41,6 +41,8 @@ func TestGuard(t *testing.T) {
 		{"the time is over", "watch %d\nkill-after 20000000 9000000000000000000\n", false, true, guardianTimeUp},
 		{"the wall clock is over", "watch %d\nkill-after 3600000000000 1\n", false, true, guardianTimeUp},
 		{"moved on and dismissed", "watch %d\nkill-after 60000000000 9000000000000000000\ndismissed\n", false, false, 0},
+		{"the time is over before the group is known", "kill-after 0 1\nwatch %d\n", false, true, guardianTimeUp},
+		{"both are there: the time is over, and there is more", "watch %d\nkill-after 0 1\nkill-after 60000000000 9000000000000000000\ndismissed\n", false, false, 0},
 		{"no group", "", true, false, 0},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
@@ -48,7 +50,7 @@ func TestGuard(t *testing.T) {
 			pgid, ended := group(t)
 			r, w := io.Pipe()
 			done := make(chan int, 1)
-			go func() { done <- guard(r) }()
+			go func() { done <- guard(r, io.Discard) }()
 			if tt.orders != "" {
 				text := tt.orders
 				fmt.Fprintf(w, text, pgid)

@@ -23,15 +23,16 @@ type job struct {
 	terminal *terminal
 }
 
-// startJob starts a command, and before it the guardian that ends the group if this process cannot any more.
-func startJob(path string, argv, env []string, log *slog.Logger) (*job, error) {
+// startJob starts a command, and before it the guardian that ends the group if this process cannot any more, and at killAt unless
+// killAfter is called. The command's program is not executed before the guardian watches, and not if held returns an error then.
+func startJob(path string, argv, env []string, killAt time.Time, held func() error, log *slog.Logger) (*job, error) {
 	j := &job{done: make(chan struct{}), log: log, terminal: findTerminal()}
 	started := make(chan error)
 	go func() {
 		// The parent-death signal comes when the thread ends that has started the process, so it stays with this goroutine.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := j.start(path, argv, env)
+		err := j.start(path, argv, env, killAt, held)
 		started <- err
 		if err == nil {
 			<-j.done
@@ -43,29 +44,66 @@ func startJob(path string, argv, env []string, log *slog.Logger) (*job, error) {
 	return j, nil
 }
 
-func (j *job) start(path string, argv, env []string) error {
+func (j *job) start(path string, argv, env []string, killAt time.Time, held func() error) error {
 	g, err := startGuardian(func() {
 		j.log.Warn("the guardian of the command has died: if pglease is killed now, only the command itself is sure to end")
 	})
 	if err != nil {
 		return exit(codeSystem, "starting the guardian of the command: %v", err)
 	}
+	g.killAfter(killAt)
 	j.guardian = g
+	if err := j.startWatched(path, argv, env, killAt, held); err != nil {
+		g.dismiss()
+		return err
+	}
+	return nil
+}
+
+// startWatched starts the command, when the guardian is there.
+func (j *job) startWatched(path string, argv, env []string, killAt time.Time, held func() error) error {
+	gate, err := newGate()
+	if err != nil {
+		return exit(codeSystem, "starting the command: %v", err)
+	}
+	defer gate.close()
 	attributes := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(attributes)
 	// The files themselves, no pipes in between: a grandchild that keeps one open keeps nobody waiting (W4).
-	j.pid, err = children.start(path, argv, &os.ProcAttr{
+	j.pid, err = gate.start(path, argv, &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attributes,
 	}, j.changed)
+	if errors.Is(err, syscall.E2BIG) {
+		return exit(codeCannot, "%s: %v", path, syscall.E2BIG)
+	}
 	if err != nil {
-		g.dismiss()
-		if errors.Is(err, fs.ErrNotExist) {
-			return exit(codeNotFound, "%v", err)
-		}
+		return exit(codeSystem, "starting the command: %v", err)
+	}
+	if err = j.guardian.watch(j.pid, killAt); err != nil {
+		err = exit(codeSystem, "the guardian of the command does not watch: %v", err)
+	} else if err = held(); err == nil {
+		err = gate.pass(path)
+	}
+	if err == nil {
+		return nil
+	}
+	gate.close()
+	select {
+	case <-j.done:
+	default:
+		j.kill() // it may have been stopped
+		<-j.done
+	}
+	var cannot *fs.PathError
+	switch {
+	case errors.Is(err, errGate):
+		return exit(codeSystem, "%v", err)
+	case errors.As(err, &cannot) && errors.Is(err, fs.ErrNotExist):
+		return exit(codeNotFound, "%v", err)
+	case errors.As(err, &cannot):
 		return exit(codeCannot, "%v", err)
 	}
-	g.watch(j.pid)
-	return nil
+	return err
 }
 
 // changed is told what has become of the command.
@@ -122,8 +160,8 @@ func (j *job) gone() bool {
 	return errors.Is(err, syscall.ESRCH) || runtime.GOOS != "linux" && errors.Is(err, syscall.EPERM)
 }
 
-// killAfter has the guardian kill the group after d, unless it is told otherwise before.
-func (j *job) killAfter(d time.Duration) { j.guardian.killAfter(d) }
+// killAfter has the guardian kill the group after an instant, unless it is told otherwise before.
+func (j *job) killAfter(t time.Time) { j.guardian.killAfter(t) }
 
 // endedByGuardian reports whether the guardian has killed the group because its time was over. It is asked when that time is
 // over, and waits a moment for the answer.

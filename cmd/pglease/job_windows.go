@@ -24,7 +24,7 @@ type job struct {
 }
 
 // startJob starts a command, suspended at first, so that it has no child before it is in its job object.
-func startJob(path string, argv, env []string, log *slog.Logger) (*job, error) {
+func startJob(path string, argv, env []string, _ time.Time, _ func() error, log *slog.Logger) (*job, error) {
 	object, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, exit(codeSystem, "creating a job object: %v", err)
@@ -119,7 +119,7 @@ func (j *job) gone() bool {
 }
 
 // killAfter: a process that is suspended is nothing that happens here by itself.
-func (j *job) killAfter(time.Duration) {}
+func (j *job) killAfter(time.Time) {}
 
 func (j *job) endedByGuardian() bool { return false }
 
@@ -135,7 +135,9 @@ func pause(os.Signal) {}
 
 func outliveReader() {}
 
-// The job object is the guardian here.
-const guardianName = "\x00"
+// The job object is the guardian here, and a suspended process the gate.
+const guardianName, gateName = "\x00", "\x01"
 
 func beGuardian() int { return codeUsage }
+
+func beGate() int { return codeUsage }

@@ -12,8 +12,11 @@ import (
 )
 
 func main() {
-	if os.Args[0] == guardianName {
+	switch os.Args[0] {
+	case guardianName:
 		os.Exit(beGuardian())
+	case gateName:
+		os.Exit(beGate())
 	}
 	os.Exit(execute(os.Args[1:]))
 }

@@ -81,7 +81,8 @@ gets it when it reads from it; Ctrl-Z does not stop COMMAND, since its lease wou
 in place of TERM.
 
 With --hybrid the next one starts at once after a release, and when the server has seen pglease die, after --grace and one second
-instead of the TTL. It needs a direct connection to the primary, or a pooler in session mode.
+instead of the TTL. It needs a direct connection to the primary, or a pooler in session mode. If pglease is stopped (SIGSTOP) and
+its session is ended by something else at the same time, COMMAND may run beside the next one, until the TTL of its lease ends.
 
 The exit code is COMMAND's own, or 128+n if signal n ended it, or one of those below.
 
