@@ -230,6 +230,23 @@ func TestDoctorClock(t *testing.T) {
 	mustFind(t, e.doctor(t, e.dsn(), 1), "clock", "warning", " ahead of this machine's")
 }
 
+// A server that is too old, and one that is newer than this version knows: the function that tells the version is replaced in the
+// same way.
+func TestDoctorVersion(t *testing.T) {
+	for version, tt := range map[string]struct {
+		code            int
+		severity, words string
+	}{"120022": {2, "error", "too old"}, "990001": {0, "notice", "newer than"}} {
+		e := newDatabaseEnv(t).table()
+		db := e.open(t, pgxStdlib, e.dsn(pgserver.Param("application_name", e.app+"-other"), pgserver.Param("options", "-c allow_system_table_mods=on")))
+		if _, err := db.ExecContext(testContext(t), `CREATE OR REPLACE FUNCTION pg_catalog.current_setting(text) RETURNS text
+			LANGUAGE sql STABLE AS 'SELECT CASE $1 WHEN ''server_version_num'' THEN ''`+version+`'' ELSE pg_catalog.current_setting($1, false) END'`); err != nil {
+			t.Fatal(err)
+		}
+		mustFind(t, e.doctor(t, e.dsn(), tt.code), "server", tt.severity, tt.words)
+	}
+}
+
 // A database that cannot be reached is a finding too, with a code of its own.
 func TestDoctorUnreachable(t *testing.T) {
 	e := newEnv(t)
