@@ -131,13 +131,9 @@ inline tryEarly(i) {
 	fi
 }
 
-/* Every write is scoped to its term (RENEW_ANY, RELEASE_ANY), and an expired term is over. */
+/* Every write is scoped to its term (RELEASE_ANY), and an expired term is over. */
 inline renewFor(i, t, current) {
-#ifdef RENEW_ANY
-	current = left > 0 && (!hybrid[i] || lockedBy == i);
-#else
 	current = left > 0 && t == token && (!hybrid[i] || lockedBy == i);
-#endif
 	if
 	:: current -> left = TTL
 	:: else

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh checks lease.pml with Spin: as it is, and with one rule taken out at a time, where it must find a violation. It needs spin
 # and a C compiler (Debian: apt-get install spin gcc), 4 GiB of memory for all, and a quarter of an hour; with "short" it
-# leaves out the largest.
+# leaves out the two largest.
 set -u
 cd "$(dirname "$0")" || exit 1
 for tool in spin gcc; do
@@ -22,7 +22,7 @@ check() {
     local property=-DSAFETY search=
     case " $* " in *" -DLIVE "*) property= search="-a -f -A" ;; esac
     # shellcheck disable=SC2086
-    if ! { spin -a "$@" lease.pml && gcc -w -O2 -DCOLLAPSE $property -o pan pan.c && ./pan $search -m4000000 >out; } >log 2>&1; then
+    if ! { spin -a "$@" lease.pml && gcc -w -O2 -DCOLLAPSE $property -o pan pan.c && ./pan $search -m40000000 >out; } >log 2>&1; then
         found="did not run: $(tail -n 1 log)"
     elif grep -q 'errors: 0' out && ! grep -qE 'too small|not completed|out of memory' out; then
         found=holds
@@ -43,10 +43,9 @@ check holds 'table, with guarded writes' -DTABLE
 check holds 'table and hybrid' -DNO_WRITES
 [ "${1:-}" = short ] || check holds 'table and hybrid, with guarded writes'
 check holds 'whoever goes on asking is served when the other is dead' -DLIVE -DTABLE
-check holds 'the same, table and hybrid' -DLIVE
+[ "${1:-}" = short ] || check holds 'the same, table and hybrid' -DLIVE
 check violated 'without the safety margin' -DTABLE -DNO_WRITES -DNO_MARGIN
 check violated 'trust counted from the answer' -DTABLE -DNO_WRITES -DTRUST_FROM_ANSWER
-check violated 'renewing whatever term there is' -DTABLE -DNO_WRITES -DRENEW_ANY
 check violated 'releasing whatever term there is' -DTABLE -DNO_WRITES -DRELEASE_ANY
 check violated 'writing without a look at the row' -DTABLE -DNO_FENCE
 check violated 'CheckTx without its lock' -DTABLE -DFENCE_WITHOUT_LOCK
