@@ -158,7 +158,7 @@ func TestCommandRelease(t *testing.T) {
 // onTerminal runs the command on a terminal of its own, whose input is what comes from the writer.
 func (e *env) onTerminal(t *testing.T, args ...string) (p *process, keyboard *os.File) {
 	t.Helper()
-	line := ""
+	line := "exec" // lest a shell in between die of the Ctrl-C that the command survives
 	for _, word := range append([]string{commandPath(t)}, args...) {
 		line += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}

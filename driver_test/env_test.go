@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 
 	"github.com/pglease/pglease-go/driver_test/pgserver"
@@ -69,10 +71,13 @@ func emptyEnv(t *testing.T, p *place, database string) *env {
 	}
 	id := strings.ToLower(rand.Text()[:12])
 	e := &env{t: t, place: p, database: database, schema: "s_" + id, app: "pglease-test-" + id}
-	var err error
-	if e.admin, err = sql.Open("pgx", e.dsn(pgserver.Param("application_name", e.app+"-admin"))); err != nil {
+	config, err := pgx.ParseConfig(e.dsn(pgserver.Param("application_name", e.app+"-admin")))
+	if err != nil {
 		t.Fatal(err)
 	}
+	// A test that restarts the server wants no answer from a connection that died with it.
+	always := func(context.Context, stdlib.ShouldPingParams) bool { return true }
+	e.admin = stdlib.OpenDB(*config, stdlib.OptionShouldPing(always))
 	e.admin.SetMaxOpenConns(6)
 	t.Cleanup(func() { _ = e.admin.Close() })
 	t.Cleanup(e.nothingLeft)
