@@ -416,7 +416,9 @@ type WithdrawLeaseParams struct {
 //
 // Takes:  the names that were asked for, as a JSON array of strings.
 // Locks, writes: as ReleaseLease. No row: the attempt was not granted, or its term is over.
-// Sent:   in the background, after an acquire that was cancelled or failed on its way.
+// Sent:   in the background, after an acquire that was cancelled or failed on its way; and before one for any of several names is
+//
+//	sent again.
 func (q *Queries) WithdrawLease(ctx context.Context, db DBTX, arg WithdrawLeaseParams) (int64, error) {
 	result, err := db.ExecContext(ctx, WithdrawLease, arg.Names, arg.Owner, arg.Attempt)
 	if err != nil {

@@ -179,6 +179,7 @@ func TestLostAnswersOfHybrid(t *testing.T) {
 			t.Errorf("a try whose answer is lost: %v", err)
 		}
 		eventually(t, "a lease that nobody holds", free)
+		anyIsTakenBack(t, e, c, other, count)
 
 		l := mustAcquire(t, c, e.schema)
 		count.CutNext()

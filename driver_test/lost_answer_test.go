@@ -35,6 +35,7 @@ func TestLostAnswers(t *testing.T) {
 			l, err := other.TryAcquire(ctx, "acquire")
 			return err == nil && l.Release(ctx) == nil
 		})
+		anyIsTakenBack(t, e, c, other, cut)
 
 		l, err = c.TryAcquire(ctx, "renew")
 		if err != nil {
@@ -53,4 +54,25 @@ func TestLostAnswers(t *testing.T) {
 		}
 		tryOnce(t, other, "renew")
 	})
+}
+
+// anyIsTakenBack: so is a grant of one of several names, also if the statement was sent again and got another of them.
+func anyIsTakenBack(t *testing.T, e *env, c, other *pglease.Client, cut *wire.Counter) {
+	t.Helper()
+	ctx := testContext(t)
+	names := []string{e.schema + " any", e.schema + " of", e.schema + " these"}
+	cut.CutNext()
+	l, err := c.TryAcquireAny(ctx, names)
+	switch {
+	case err == nil:
+		mustRelease(t, l)
+	case errors.Is(err, pglease.ErrHeld):
+		t.Errorf("a try for any name is told that all are held: %v", err)
+	}
+	for _, name := range names {
+		eventually(t, name+" to be free", func() bool {
+			l, err := other.TryAcquire(ctx, name)
+			return err == nil && l.Release(ctx) == nil
+		})
+	}
 }

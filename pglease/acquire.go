@@ -63,19 +63,13 @@ func (c *Client) tryOnce(ctx context.Context, names []string, config leaseConfig
 	}
 	a, err := call(ctx, c, "acquire", Zombie{Name: names[0], Kind: ZombieCall},
 		func(ctx context.Context) (a answer, err error) {
-			switch b := c.backend.(type) {
-			case patient:
-				if wait && len(names) == 1 {
-					a.Grant, a.waited, err = b.acquireWaiting(ctx, request)
-					return a, err
-				}
-			case chooser:
-				if len(names) > 1 {
-					a.Grant, err = b.acquireAny(ctx, request, names)
-					return a, err
-				}
+			if b, ok := c.backend.(chooser); ok && len(names) > 1 {
+				a.Grant, err = b.acquireAny(ctx, request)
+			} else if b, ok := c.backend.(patient); ok && wait && len(names) == 1 {
+				a.Grant, a.waited, err = b.acquireWaiting(ctx, request)
+			} else {
+				a.Grant, err = c.attemptAny(ctx, request)
 			}
-			a.Grant, err = c.attemptAny(ctx, request, names)
 			return a, err
 		},
 		func(a answer, err error) { c.undo(request, a.Grant, err) })
@@ -137,7 +131,7 @@ func (c *Client) undo(r Request, g Grant, err error) {
 				}, nil)
 		}
 		if undone {
-			for _, name := range append([]string{r.Name}, r.Others...) {
+			for _, name := range r.names() {
 				c.wakeWaiters(name)
 			}
 		}

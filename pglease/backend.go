@@ -26,6 +26,9 @@ type Request struct {
 	reserved *reservation // what AcquireAll has reserved for it, or nil
 }
 
+// names returns all that would do.
+func (r Request) names() []string { return append([]string{r.Name}, r.Others...) }
+
 // A Grant is the beginning of a term.
 type Grant struct {
 	Term       Term
@@ -70,7 +73,7 @@ type patient interface {
 
 // chooser is a backend that can choose a free one of several names in one round trip.
 type chooser interface {
-	acquireAny(ctx context.Context, r Request, names []string) (Grant, error)
+	acquireAny(ctx context.Context, r Request) (Grant, error)
 }
 
 // reserver is a backend whose leases cost connections, of which there may not be enough.

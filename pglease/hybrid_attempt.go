@@ -49,12 +49,7 @@ type hybridAttempt struct {
 // run tries, and if wait is set waits a slice for the advisory lock. Whenever it returns, p.locked tells whether the session
 // may have the lock without a lease: any error leaves that open, unless the lock was given back and that was verified.
 func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error) {
-	if free, held := a.h.beliefs.get(a.r.Name); free {
-		a.guess = guessFree
-	} else if held && !wait {
-		a.guess = guessHeld
-	}
-	if err := a.send(ctx, false, false); err != nil {
+	if err := a.begin(ctx, wait); err != nil {
 		return Grant{}, false, err
 	}
 	waited := false
@@ -100,6 +95,19 @@ func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error)
 		}
 		return Grant{}, waited && a.row.State == "alive", a.held("")
 	}
+}
+
+// begin sends the first statement, the one that suits what is believed.
+func (a *hybridAttempt) begin(ctx context.Context, wait bool) error {
+	if len(a.r.Others) > 0 {
+		return a.choose(ctx)
+	}
+	if free, held := a.h.beliefs.get(a.r.Name); free {
+		a.guess = guessFree
+	} else if held && !wait {
+		a.guess = guessHeld
+	}
+	return a.send(ctx, false, false)
 }
 
 // send sends the attempt's statement until it says something definite.

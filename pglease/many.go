@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// TryAcquireAny makes one attempt to acquire the lease of any one of names, chosen at random of those that are free. With the
-// table backend it is one round trip. If all are held, the error is the *HeldError of the one that can expire first.
+// TryAcquireAny makes one attempt to acquire the lease of any one of names, chosen at random of those that are free, in
+// one round trip. If all are held, the error is the *HeldError of the one that can expire first.
 // Otherwise it is as TryAcquire.
 func (c *Client) TryAcquireAny(ctx context.Context, names []string, opts ...AcquireOption) (*Lease, error) {
 	names, config, err := c.admitAll(names, opts)
@@ -149,8 +149,8 @@ func (c *Client) admitAll(names []string, opts []AcquireOption) ([]string, lease
 }
 
 // attemptAny makes one attempt of a backend that cannot choose among names: one name after the other, in random order.
-func (c *Client) attemptAny(ctx context.Context, r Request, names []string) (Grant, error) {
-	names = slices.Clone(names)
+func (c *Client) attemptAny(ctx context.Context, r Request) (Grant, error) {
+	names := r.names()
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	var soonest *HeldError
 	for _, name := range names {

@@ -68,16 +68,22 @@ func (h *hybridBackend) pinGiven(ctx context.Context, r Request) (*pinned, error
 	return p, nil
 }
 
-// heldHere is the answer to a request for a name that this client holds itself, or nil. It is given where there is no
+// heldHere is the answer to a request for names that this client holds itself, or nil. It is given where there is no
 // connection to ask the database with.
-func (h *hybridBackend) heldHere(r Request) error {
+func (h *hybridBackend) heldHere(r Request) (held error) {
+	tokens := make(map[string]int64, len(h.held))
 	for term := range h.held {
-		if term.Name == r.Name {
-			now := time.Now().UTC()
-			return &HeldError{Info: Info{Name: r.Name, Owner: r.Owner, Token: term.Token, ObservedAt: now, ExpiresAt: now, Mode: ModeHybrid}}
-		}
+		tokens[term.Name] = term.Token
 	}
-	return nil
+	for _, name := range r.names() {
+		token, ok := tokens[name]
+		if !ok {
+			return nil
+		}
+		now := time.Now().UTC()
+		held = &HeldError{Info: Info{Name: name, Owner: r.Owner, Token: token, ObservedAt: now, ExpiresAt: now, Mode: ModeHybrid}}
+	}
+	return held
 }
 
 func (h *hybridBackend) countPinned() int {

@@ -118,17 +118,27 @@ func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	})
 }
 
-// acquireAny makes one attempt to begin a term under any of the names.
-func (t *tableBackend) acquireAny(ctx context.Context, r Request, names []string) (Grant, error) {
-	list, err := json.Marshal(names)
+// acquireAny makes one attempt to begin a term under any of the names of r.
+func (t *tableBackend) acquireAny(ctx context.Context, r Request) (Grant, error) {
+	list, err := json.Marshal(r.names())
 	if err != nil {
 		return Grant{}, newBackendError("acquire", err, t.redact)
 	}
 	args := db.AcquireAnyLeaseParams{
 		TTLSeconds: r.TTL.Seconds(), Names: string(list), Owner: r.Owner, Metadata: r.metadataColumn(),
 	}
-	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
-		return queries.AcquireAnyLease(ctx, s, args)
+	var failed error
+	return t.acquire(ctx, r, func(ctx context.Context, s statements) (row db.AcquireAnyLeaseRow, err error) {
+		if failed != nil { // lib/pq says ErrBadConn after a commit, too: the next statement would get a second name
+			if _, err := queries.WithdrawLease(ctx, s, r.withdrawal(list)); err != nil {
+				return row, err
+			}
+		}
+		row, err = queries.AcquireAnyLease(ctx, s, args)
+		if args.NewFirst = errors.Is(err, sql.ErrNoRows); !args.NewFirst {
+			failed = err
+		}
+		return row, err
 	})
 }
 
@@ -202,16 +212,19 @@ func (t *tableBackend) committed(ctx context.Context, s statements, xid string, 
 	return openTransaction
 }
 
+// withdrawal is what takes back a grant of r, under any of the names of the list.
+func (r Request) withdrawal(list []byte) db.WithdrawLeaseParams {
+	return db.WithdrawLeaseParams{Names: string(list), Owner: r.Owner, Attempt: strconv.FormatInt(r.Attempt, 10)}
+}
+
 func (t *tableBackend) Withdraw(ctx context.Context, r Request) (bool, error) {
-	names, err := json.Marshal(append([]string{r.Name}, r.Others...))
+	names, err := json.Marshal(r.names())
 	if err != nil {
 		return false, newBackendError("withdraw", err, t.redact)
 	}
 	var n int64
 	err = t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
-		n, err = queries.WithdrawLease(ctx, s, db.WithdrawLeaseParams{
-			Names: string(names), Owner: r.Owner, Attempt: strconv.FormatInt(r.Attempt, 10),
-		})
+		n, err = queries.WithdrawLease(ctx, s, r.withdrawal(names))
 		return err
 	})
 	return n > 0, t.fault(ctx, "withdraw", err)

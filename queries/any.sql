@@ -1,12 +1,17 @@
 -- name: AcquireAnyLease :one
 -- Makes one attempt to begin a term under any one of several names, chosen at random of those that are free. Answers as
--- AcquireLease does; if all are held, with the term that can end first. No row: another has made the first row of the chosen
--- name meanwhile, or there is nothing to tell of it yet; ask again.
+-- AcquireLease does; if all are held, with the term that can end first. No row: the names without a row were others' before they
+-- were ours, or there is nothing to tell of them yet; ask again, with new_first.
 --
 -- Takes:  the names as a JSON array of strings.
--- Locks:  one expired row FOR UPDATE, not waiting: workers that ask at once get different names.
+-- Locks:  one expired row FOR UPDATE, not waiting: workers that ask at once get different names. A first row waits for whoever is making
+--         the same one.
 -- Writes: that row, or a new one for a name that has none. If all are held: nothing.
 -- Sent:   by TryAcquireAny, and by AcquireAny once for each attempt.
+--
+-- Workers that find the same names without a row cannot see, and so not skip, what the others make. So each goes through these
+-- names until it has made a row: an INSERT asks for the next one only when it has done with the last, and what it returns of
+-- a row is computed when the row is there. It says so in a setting of its own, which is empty again after the transaction.
 WITH clock AS (
     SELECT
         pg_catalog.clock_timestamp() AS at,
@@ -14,54 +19,73 @@ WITH clock AS (
 ), wanted AS MATERIALIZED (
     SELECT n.value AS name, pg_catalog.random() AS place
     FROM pg_catalog.jsonb_array_elements_text((@names::text)::jsonb) AS n (value)
-), free AS MATERIALIZED (
-    SELECT f.task_name AS name, f.token, wanted.place
-    FROM pglease_leases AS f
-    JOIN wanted ON wanted.name = f.task_name
-    WHERE f.expires_at <= pg_catalog.clock_timestamp()
-    ORDER BY wanted.place
-    LIMIT 1
-    FOR UPDATE OF f SKIP LOCKED
 ), missing AS MATERIALIZED (
-    SELECT wanted.name, 0::bigint AS token, wanted.place
+    SELECT wanted.name, wanted.place
     FROM wanted
     WHERE NOT EXISTS (SELECT 1 FROM pglease_leases AS e WHERE e.task_name = wanted.name)
     ORDER BY wanted.place
-    LIMIT 1
-), chosen AS MATERIALIZED ( -- a name without a row is as likely as one with: else it waits until all the others are held
-    SELECT c.name, c.token, c.is_new
-    FROM (
-        SELECT free.name, free.token, free.place, false AS is_new FROM free
-        UNION ALL
-        SELECT missing.name, missing.token, missing.place, true FROM missing
-    ) AS c
-    ORDER BY c.place
-    LIMIT 1
-), granted AS (
+), new_first AS MATERIALIZED ( -- a name without a row is as likely as one with: else it waits until all the others are held
+    SELECT @new_first::boolean OR NOT EXISTS (
+        SELECT 1
+        FROM pglease_leases AS e
+        JOIN wanted ON wanted.name = e.task_name
+        WHERE e.expires_at <= pg_catalog.clock_timestamp() AND wanted.place < (SELECT pg_catalog.min(missing.place) FROM missing)
+    ) AS yes
+), made AS (
     INSERT INTO pglease_leases AS l (
         task_name, owner_id, acquired_at, expires_at, heartbeat_at, token, session, metadata
     )
     SELECT
-        c.name,
+        m.name,
         @owner::text,
         clock.at,
         clock.at + clock.ttl,
         clock.at,
-        GREATEST(c.token + 1, (EXTRACT(epoch FROM clock.at) * 1000000)::bigint),
+        (EXTRACT(epoch FROM clock.at) * 1000000)::bigint,
         NULL,
         (@metadata::text)::jsonb
-    FROM clock
-    CROSS JOIN chosen AS c
-    ON CONFLICT (task_name) DO UPDATE SET
-        owner_id = excluded.owner_id,
-        acquired_at = excluded.acquired_at,
-        expires_at = excluded.expires_at,
-        heartbeat_at = excluded.heartbeat_at,
-        token = GREATEST(l.token + 1, excluded.token),
+    FROM missing AS m
+    CROSS JOIN clock
+    CROSS JOIN new_first
+    WHERE CASE -- of all three tables, so that it is looked at last, and for each row anew
+        WHEN new_first.yes AND m.place >= 0 AND clock.ttl IS NOT NULL
+            THEN COALESCE(pg_catalog.current_setting('pglease.made', true), '') = ''
+    END
+    ON CONFLICT (task_name) DO NOTHING
+    RETURNING
+        l.task_name,
+        l.owner_id,
+        l.acquired_at,
+        l.expires_at,
+        l.heartbeat_at,
+        l.token,
+        pg_catalog.set_config('pglease.made', 'yes', true) AS made
+), free AS MATERIALIZED (
+    SELECT f.task_name AS name, f.token
+    FROM pglease_leases AS f
+    JOIN wanted ON wanted.name = f.task_name
+    WHERE NOT EXISTS (SELECT 1 FROM made) AND f.expires_at <= pg_catalog.clock_timestamp()
+    ORDER BY wanted.place
+    LIMIT 1
+    FOR UPDATE OF f SKIP LOCKED
+), taken AS (
+    UPDATE pglease_leases AS l
+    SET
+        owner_id = @owner::text,
+        acquired_at = clock.at,
+        expires_at = clock.at + clock.ttl,
+        heartbeat_at = clock.at,
+        token = GREATEST(free.token + 1, (EXTRACT(epoch FROM clock.at) * 1000000)::bigint),
         session = NULL,
-        metadata = excluded.metadata
-    WHERE NOT EXISTS (SELECT 1 FROM chosen WHERE chosen.is_new) -- else it is the row of somebody who came between, not locked by us
+        metadata = (@metadata::text)::jsonb
+    FROM free
+    CROSS JOIN clock
+    WHERE l.task_name = free.name
     RETURNING l.task_name, l.owner_id, l.acquired_at, l.expires_at, l.heartbeat_at, l.token
+), granted AS (
+    SELECT made.task_name, made.owner_id, made.acquired_at, made.expires_at, made.heartbeat_at, made.token FROM made WHERE made.made <> ''
+    UNION ALL
+    SELECT taken.task_name, taken.owner_id, taken.acquired_at, taken.expires_at, taken.heartbeat_at, taken.token FROM taken
 )
 (
     SELECT
@@ -94,7 +118,132 @@ UNION ALL
         ''
     FROM pglease_leases AS h
     JOIN wanted AS w ON w.name = h.task_name
-    WHERE NOT EXISTS (SELECT 1 FROM chosen)
+    WHERE NOT EXISTS (SELECT 1 FROM granted) AND NOT EXISTS (SELECT 1 FROM missing)
     ORDER BY h.expires_at
     LIMIT 1
 );
+
+-- name: TakeAnyWithSession :one
+-- Makes one attempt of the hybrid backend under any one of several names, on a pinned connection: what TakeWithSession does, for
+-- one whose advisory lock can be had. Answers one row: not locked, and the term of these names that can end first; or locked, with the
+-- name, and granted or not. If not, this session has the lock of that name, and AcquireWithSession, with have_lock, tells the rest.
+--
+-- Takes:  the keys by their names, as a JSON object of strings.
+-- Locks:  the advisory lock and the mark of one name, as AcquireWithSession does: at random of those whose row is missing or has
+--         expired, or else of those whose row names a session, which may be dead. If that row has expired: the row FOR UPDATE, not waiting.
+-- Writes: the row, if granted; the settings of the session, if a lock was won.
+-- Sent:   by TryAcquireAny, and by AcquireAny once for each attempt, of a hybrid client.
+WITH wanted AS MATERIALIZED (
+    SELECT
+        n.key AS name,
+        n.value::bigint AS key,
+        e.task_name IS NULL AS is_new,
+        COALESCE(e.expires_at <= pg_catalog.clock_timestamp(), true) AS is_free,
+        e.session IS NOT NULL AS is_named,
+        e.expires_at,
+        pg_catalog.random() AS place
+    FROM pg_catalog.jsonb_each_text((@names::text)::jsonb) AS n (key, value)
+    LEFT JOIN pglease_leases AS e ON e.task_name = n.key
+), locked AS MATERIALIZED ( -- one after the other, until one is won
+    SELECT c.name, c.key, c.is_new
+    FROM (
+        SELECT wanted.name, wanted.key, wanted.is_new
+        FROM wanted
+        WHERE wanted.is_free OR wanted.is_named
+        ORDER BY wanted.is_free DESC, wanted.place
+        OFFSET 0
+    ) AS c
+    WHERE pg_catalog.pg_try_advisory_lock(c.key)
+    LIMIT 1
+), marked AS MATERIALIZED (
+    SELECT
+        locked.name,
+        locked.key,
+        locked.is_new,
+        pg_catalog.clock_timestamp() AS at,
+        pg_catalog.pg_try_advisory_lock_shared(
+            pg_catalog.to_regclass('pglease_leases')::oid::integer, (locked.key & 4294967295)::oid::integer
+        ) IS NOT NULL AS yes
+    FROM locked
+), differing AS MATERIALIZED (
+    SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
+    FROM marked
+    CROSS JOIN pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s (key, value)
+    WHERE marked.yes AND pg_catalog.current_setting(s.key, true) <> s.value
+), changed AS MATERIALIZED (
+    SELECT
+        pg_catalog.jsonb_object_agg(differing.name, differing.old)::text AS old,
+        pg_catalog.count(pg_catalog.set_config(differing.name, differing.value, false)) AS n
+    FROM differing
+), free AS MATERIALIZED (
+    SELECT
+        f.task_name,
+        pg_catalog.clock_timestamp() AS at,
+        GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token
+    FROM marked, changed, pglease_leases AS f
+    WHERE marked.yes AND changed.n >= 0 AND f.task_name = marked.name AND f.expires_at <= pg_catalog.clock_timestamp()
+    FOR UPDATE OF f SKIP LOCKED
+), term AS MATERIALIZED (
+    SELECT free.task_name, free.at, free.token FROM free
+    UNION ALL
+    SELECT marked.name, marked.at, (EXTRACT(epoch FROM marked.at) * 1000000)::bigint FROM marked WHERE marked.yes AND marked.is_new
+), granted AS (
+    INSERT INTO pglease_leases AS l (
+        task_name, owner_id, acquired_at, expires_at, heartbeat_at, token, session, metadata
+    )
+    SELECT
+        term.task_name,
+        @owner::text,
+        term.at,
+        term.at + pg_catalog.make_interval(secs => @ttl_seconds::double precision),
+        term.at,
+        term.token,
+        CASE WHEN @notice_ms::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+            'owner', @owner::text,
+            'token', term.token,
+            'acquired_us', (EXTRACT(epoch FROM term.at) * 1000000)::bigint,
+            'pid', pg_catalog.pg_backend_pid(),
+            'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
+            'notice_ms', @notice_ms::bigint
+        ) END,
+        (@metadata::text)::jsonb
+    FROM term
+    ON CONFLICT (task_name) DO UPDATE SET
+        owner_id = excluded.owner_id,
+        acquired_at = excluded.acquired_at,
+        expires_at = excluded.expires_at,
+        heartbeat_at = excluded.heartbeat_at,
+        token = excluded.token,
+        session = excluded.session,
+        metadata = excluded.metadata
+    WHERE EXISTS (SELECT 1 FROM free) -- or else the row is somebody's who came between, and not locked by us
+    RETURNING l.acquired_at, l.expires_at, l.token
+), soonest AS MATERIALIZED (
+    SELECT wanted.name, wanted.key
+    FROM wanted
+    WHERE NOT EXISTS (SELECT 1 FROM marked)
+    ORDER BY wanted.expires_at
+    LIMIT 1
+)
+SELECT
+    COALESCE(m.name, w.name)::text AS name,
+    COALESCE(m.key, w.key)::bigint AS key,
+    (m.name IS NOT NULL)::boolean AS locked,
+    (g.token IS NOT NULL)::boolean AS granted,
+    COALESCE(c.old, '{}')::text AS old_settings,
+    pg_catalog.pg_backend_pid()::integer AS pid,
+    COALESCE(s.owner_id, '')::text AS owner_id,
+    COALESCE(g.acquired_at, s.acquired_at, clock.at)::timestamptz AS acquired_at,
+    GREATEST(LEAST(COALESCE(g.expires_at, s.expires_at, clock.at), timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
+    COALESCE(s.heartbeat_at, clock.at)::timestamptz AS heartbeat_at,
+    COALESCE(g.token, s.token, 0)::bigint AS token,
+    COALESCE(s.session::text, '')::text AS session,
+    COALESCE(s.metadata::text, '')::text AS metadata,
+    clock.at::timestamptz AS observed_at,
+    CASE WHEN g.token IS NULL THEN '' ELSE COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '') END::text AS xid
+FROM changed AS c
+CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS at) AS clock
+LEFT JOIN marked AS m ON true
+LEFT JOIN granted AS g ON true
+LEFT JOIN soonest AS w ON true
+LEFT JOIN pglease_leases AS s ON s.task_name = w.name;

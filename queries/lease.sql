@@ -210,7 +210,8 @@ WHERE
 --
 -- Takes:  the names that were asked for, as a JSON array of strings.
 -- Locks, writes: as ReleaseLease. No row: the attempt was not granted, or its term is over.
--- Sent:   in the background, after an acquire that was cancelled or failed on its way.
+-- Sent:   in the background, after an acquire that was cancelled or failed on its way; and before one for any of several names is
+--         sent again.
 UPDATE pglease_leases AS l
 SET
     expires_at = LEAST(pg_catalog.statement_timestamp(), l.expires_at),

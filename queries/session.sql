@@ -212,7 +212,7 @@ SELECT
     pg_catalog.pg_backend_pid()::integer AS pid,
     COALESCE(l.owner_id, '')::text AS owner_id,
     COALESCE(l.acquired_at, clock.at)::timestamptz AS acquired_at,
-    COALESCE(GREATEST(LEAST(l.expires_at, timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00'), clock.at)::timestamptz AS expires_at,
+    GREATEST(LEAST(COALESCE(l.expires_at, clock.at), timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
     COALESCE(l.heartbeat_at, clock.at)::timestamptz AS heartbeat_at,
     COALESCE(l.token, 0)::bigint AS token,
     COALESCE(l.session::text, '')::text AS session,
