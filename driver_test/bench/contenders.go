@@ -45,6 +45,9 @@ var contenders = []contender{
 	{name: "floor", start: startFloor},
 	{name: "pglease table", start: func(p *place) (*racer, error) { return startPglease(p) }},
 	{name: "pglease hybrid", start: func(p *place) (*racer, error) { return startPglease(p, pglease.WithHybrid()) }},
+	{name: "the floor on the lease table", start: startWideFloor, notTry: "it is there for the cycle"},
+	{name: "the table's statements alone", start: startTableStatements, notTry: "they are there for the cycle"},
+	{name: "hybrid's statements alone", start: startHybridStatements, notTry: "they are there for the cycle"},
 	{name: "goose session lock", start: startGooseSession, notTry: "it pauses a second and asks again"},
 	{name: "goose table lock", start: startGooseTable},
 	{name: "golang-migrate", start: startMigrate, notTry: "its lock waits"},
@@ -89,10 +92,7 @@ func startFloor(p *place) (*racer, error) {
 			if err != nil {
 				return err
 			}
-			if n, err := result.RowsAffected(); n != 1 {
-				return fmt.Errorf("%d rows released (%w)", n, err)
-			}
-			return nil
+			return oneRow(result.RowsAffected())
 		},
 		hold: func(ctx context.Context) error {
 			_, err := db.ExecContext(ctx, `INSERT INTO bench_floor VALUES ($1, $2, 1, clock_timestamp() + interval '1 day')

@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ var (
 	stops     = flag.Int("stops", 5, "holders to stop, and partitions")
 	only      = flag.String("only", "", "part of the name of the rows and tables to measure")
 	unsynced  = flag.Bool("unsynced", false, "run the server without fsync: what is left are the processors, not the disk. No bar is meant for it")
+	flush     = flag.Duration("flush", 0, "have the server wait so long at each commit, in whole microseconds, as a slower disk would")
 	fast      = flag.Bool("speed", false, "measure speed and cost alone: no hand-over, failover, loss")
 )
 
@@ -63,9 +65,13 @@ type bench struct {
 }
 
 func run(ctx context.Context) error {
-	options := []pgserver.Option{pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr)}
+	// Sixteen connections for each contender and driver, all open at once.
+	options := []pgserver.Option{pgserver.WithKinds(pgserver.Local), pgserver.WithLog(os.Stderr), pgserver.WithSetting("max_connections", "500")}
 	if *unsynced {
 		options = append(options, pgserver.WithSetting("fsync", "off"))
+	}
+	if *flush > 0 {
+		options = append(options, pgserver.WithSetting("commit_delay", strconv.FormatInt(flush.Microseconds(), 10)), pgserver.WithSetting("commit_siblings", "0"))
 	}
 	server, err := pgserver.Start(ctx, options...)
 	if err != nil {
