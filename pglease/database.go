@@ -30,7 +30,7 @@ type session interface {
 	Raw(f func(driverConn any) error) error
 }
 
-// statements makes a DB what the generated code wants. Nothing is ever prepared: that is the driver's business.
+// statements makes a DB what the generated code wants. It prepares nothing; but see ask.
 type statements struct{ DB }
 
 var _ db.DBTX = statements{}

@@ -28,6 +28,8 @@ type hybridBackend struct {
 
 	checked, witnessed bool // by the pre-flight
 
+	prepared sessionCache
+
 	held   map[Term]*pinned
 	pinned int             // connections that are pinned or reserved now
 	freed  chan struct{}   // closed when there are fewer of them
@@ -111,6 +113,9 @@ func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (
 	p, err := h.pin(ctx, r)
 	if err != nil {
 		return g, false, false, err
+	}
+	if witnessed && p.given == nil && !h.canWatch(p.statements()) {
+		p.cache = &h.prepared
 	}
 	g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
 	h.settle(p, err)
@@ -242,9 +247,9 @@ func (h *hybridBackend) renewOne(ctx context.Context, r Renewal) RenewalResult {
 			} else if endErr != nil {
 				return endErr
 			}
-			row, err = queries.RenewWithSession(sound, s, db.RenewWithSessionParams{
+			row, err = ask(sound, s, db.RenewWithSession, db.RenewWithSessionParams{
 				Name: r.Term.Name, Owner: r.Term.Owner, Token: r.Term.Token, TTLSeconds: r.TTL.Seconds(),
-			})
+			}, queries.RenewWithSession)
 			cancel()
 			if err == nil || !again(ctx, n, err) {
 				break

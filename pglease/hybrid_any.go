@@ -41,7 +41,7 @@ func (a *hybridAttempt) choose(ctx context.Context) error {
 		}
 		a.p.locked = true // until it is known that it is not
 		a.start = time.Now()
-		row, err = queries.TakeAnyWithSession(sound, a.s, args)
+		row, err = ask(sound, a.s, db.TakeAnyWithSession, args, queries.TakeAnyWithSession)
 		cancel()
 		if err == nil {
 			break

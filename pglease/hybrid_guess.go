@@ -20,7 +20,7 @@ const (
 func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, definite bool, err error) {
 	switch {
 	case a.guess == guessHeld && !a.args.HaveLock:
-		peek, err := queries.PeekWithSession(ctx, a.s, db.PeekWithSessionParams{Name: a.args.Name, Key: a.args.Key})
+		peek, err := ask(ctx, a.s, db.PeekWithSession, db.PeekWithSessionParams{Name: a.args.Name, Key: a.args.Key}, queries.PeekWithSession)
 		row = db.AcquireWithSessionRow{
 			State: "free", PID: peek.PID, OwnerID: peek.OwnerID, AcquiredAt: peek.AcquiredAt, ExpiresAt: peek.ExpiresAt,
 			HeartbeatAt: peek.HeartbeatAt, Token: peek.Token, Session: peek.Session, Metadata: peek.Metadata, ObservedAt: peek.ObservedAt,
@@ -30,10 +30,10 @@ func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, 
 		}
 		return row, peek.Busy, err
 	case a.guess == guessFree && !a.args.HaveLock:
-		take, err := queries.TakeWithSession(ctx, a.s, db.TakeWithSessionParams{
+		take, err := ask(ctx, a.s, db.TakeWithSession, db.TakeWithSessionParams{
 			Key: a.args.Key, Settings: a.args.Settings, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
 			NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
-		})
+		}, queries.TakeWithSession)
 		row = db.AcquireWithSessionRow{
 			State: "free", Granted: take.Granted, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
 			ExpiresAt: take.ExpiresAt, Token: take.Token, XID: take.XID,
@@ -43,7 +43,7 @@ func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, 
 		}
 		return row, take.Granted, err
 	default:
-		row, err = queries.AcquireWithSession(ctx, a.s, a.args)
+		row, err = ask(ctx, a.s, db.AcquireWithSession, a.args, queries.AcquireWithSession)
 		return row, row.State != "free" || row.Granted, err
 	}
 }

@@ -26,9 +26,9 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 			if endErr != nil {
 				return endErr
 			}
-			row, err = queries.ReleaseWithSession(sound, s, db.ReleaseWithSessionParams{
+			row, err = ask(sound, s, db.ReleaseWithSession, db.ReleaseWithSessionParams{
 				MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token, Key: p.key, Settings: p.settings,
-			})
+			}, queries.ReleaseWithSession)
 			cancel()
 			if err == nil {
 				break

@@ -17,7 +17,8 @@ type pinned struct {
 	watching *watch        // guarded by turn
 	check    time.Duration // between two pings, where the driver cannot wait for the server
 
-	reserved *reservation // it was pinned from, or nil
+	reserved *reservation  // it was pinned from, or nil
+	cache    *sessionCache // of its prepared statements, or nil
 	pid      int32
 	key      int64
 	locked   bool   // this session has, or may have, the advisory lock
@@ -40,10 +41,14 @@ func newPinned(conn *sql.Conn, given DB, turn chan struct{}, check time.Duration
 }
 
 func (p *pinned) statements() statements {
-	if p.given != nil {
+	switch {
+	case p.given != nil:
 		return statements{p.given}
+	case p.cache != nil:
+		return statements{preparing{p.conn, p.cache}}
+	default:
+		return statements{p.conn}
 	}
-	return statements{p.conn}
 }
 
 // use sends the statements of f, which have d for all of them, and leaves a watch behind if keepWatching says so afterwards. If it
