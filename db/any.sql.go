@@ -192,7 +192,13 @@ WITH wanted AS MATERIALIZED (
         n.value::bigint AS key,
         e.task_name IS NULL AS is_new,
         COALESCE(e.expires_at <= pg_catalog.clock_timestamp(), true) AS is_free,
-        e.session IS NOT NULL AS is_named,
+        COALESCE(
+            e.session ->> 'owner' = e.owner_id
+            AND e.session ->> 'token' = e.token::text
+            AND e.session ->> 'acquired_us' = ((EXTRACT(epoch FROM e.acquired_at) * 1000000)::bigint)::text
+            AND e.session ->> 'server_us' = ((EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint)::text,
+            false
+        ) AS is_named,
         e.expires_at,
         pg_catalog.random() AS place
     FROM pg_catalog.jsonb_each_text(($1::text)::jsonb) AS n (key, value)
@@ -336,10 +342,13 @@ type TakeAnyWithSessionRow struct {
 // Takes:  the keys by their names, as a JSON object of strings.
 // Locks:  the advisory lock and the mark of one name, as AcquireWithSession does: at random of those whose row is missing or has
 //
-//	expired, or else of those whose row names a session, which may be dead. If that row has expired: the row FOR UPDATE, not waiting.
+//	expired, or else of those whose row names, with evidence that counts, a session, which may be dead. If that row has expired: the row FOR
+//	UPDATE, not waiting.
 //
 // Writes: the row, if granted; the settings of the session, if a lock was won.
-// Sent:   by TryAcquireAny, and by AcquireAny once for each attempt, of a hybrid client.
+// Sent:   by TryAcquireAny, and by AcquireAny once for each attempt, of a hybrid client; again, with the names that are left, if
+//
+//	the one whose lock it won is held all the same.
 func (q *Queries) TakeAnyWithSession(ctx context.Context, db DBTX, arg TakeAnyWithSessionParams) (TakeAnyWithSessionRow, error) {
 	row := db.QueryRowContext(ctx, TakeAnyWithSession,
 		arg.Names,
@@ -368,4 +377,35 @@ func (q *Queries) TakeAnyWithSession(ctx context.Context, db DBTX, arg TakeAnyWi
 		&i.XID,
 	)
 	return i, err
+}
+
+const UnlockAnyKey = `-- name: UnlockAnyKey :one
+WITH had AS MATERIALIZED (
+    SELECT n.value::bigint AS key
+    FROM pg_catalog.jsonb_each_text(($1::text)::jsonb) AS n (key, value)
+    JOIN pg_catalog.pg_locks AS k ON
+        k.locktype = 'advisory'
+        AND k.pid = pg_catalog.pg_backend_pid()
+        AND k.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+        AND k.objsubid = 1
+        AND ((k.classid::bigint << 32) | k.objid::bigint) = n.value::bigint
+), unlocked AS MATERIALIZED (
+    SELECT had.key, pg_catalog.pg_advisory_unlock(had.key) AS yes FROM had
+), unmarked AS MATERIALIZED (
+    SELECT unlocked.yes AND pg_catalog.pg_advisory_unlock_shared(
+        pg_catalog.to_regclass('pglease_leases')::oid::integer, (unlocked.key & 4294967295)::oid::integer
+    ) AS yes
+    FROM unlocked
+)
+SELECT COALESCE(pg_catalog.bool_and(unmarked.yes), true)::boolean AS clean FROM unmarked
+`
+
+// Gives up whichever of these keys this session has, with its mark. Nothing else is unlocked, so that nobody is warned of what it never had.
+// Takes:  the keys by their names, as TakeAnyWithSession does.
+// Sent:   after a TakeAnyWithSession that failed, and may have locked any one of them.
+func (q *Queries) UnlockAnyKey(ctx context.Context, db DBTX, names string) (bool, error) {
+	row := db.QueryRowContext(ctx, UnlockAnyKey, names)
+	var clean bool
+	err := row.Scan(&clean)
+	return clean, err
 }

@@ -169,9 +169,9 @@ type AcquireWithSessionRow struct {
 //	statement and commits after it, and whoever looked at conditions first would miss that row (H1).
 //
 // Writes: the row, if granted; the settings of the session, if the lock was won and they exist in this version.
-// Sent:   by every attempt of a hybrid client, unless PeekWithSession or TakeWithSession does; with have_lock after them and
+// Sent:   by every attempt of a hybrid client, unless PeekWithSession, TakeWithSession or TakeAnyWithSession does; with have_lock after
 //
-//	after WaitForKey.
+//	them and after WaitForKey.
 func (q *Queries) AcquireWithSession(ctx context.Context, db DBTX, arg AcquireWithSessionParams) (AcquireWithSessionRow, error) {
 	row := db.QueryRowContext(ctx, AcquireWithSession,
 		arg.Name,

@@ -13,8 +13,8 @@ const TransactionOpen = `-- name: TransactionOpen :one
 SELECT (pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL)::boolean AS open
 `
 
-// Tells whether this session is in a transaction that has written something. A pure read. Sent after a release on a
-// connection that the caller gave.
+// Tells whether this session is in a transaction that has written something. A pure read. Sent on a
+// connection that the caller gave, after a release and after an AcquireAnyLease without an answer.
 func (q *Queries) TransactionOpen(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRowContext(ctx, TransactionOpen)
 	var open bool

@@ -64,6 +64,67 @@ func TestAnyOfHeldNames(t *testing.T) {
 	})
 }
 
+// TestAnyGoesOn: a name whose advisory lock is free, but whose row somebody has locked or holds, does not hide one that is free.
+func TestAnyGoesOn(t *testing.T) {
+	each(t, three, func(t *testing.T, e *env, k kind) {
+		taker := hybridClient(t, e.hybridPool(t, k, e.dsn()))
+		guarded, python, free := e.schema+" guarded", e.schema+" python", e.schema+" free"
+		for _, name := range []string{guarded, python, free} {
+			mustRelease(t, mustTry(t, taker, name))
+		}
+		tx := begin(t, e.admin, nil)
+		if _, err := tx.Exec("SELECT 1 FROM pglease_leases WHERE task_name = $1 FOR UPDATE", guarded); err != nil {
+			t.Fatal(err)
+		}
+		// Evidence that was written for a term before.
+		e.exec(`UPDATE pglease_leases SET acquired_at = clock_timestamp(), expires_at = clock_timestamp() + interval '1 h', session = '{"pid": 1}'
+			WHERE task_name = $1`, python)
+		for range 10 {
+			if l := mustTryAny(t, taker, guarded, python, free); l.Name() != free {
+				t.Errorf("acquired %q", l.Name())
+			} else {
+				mustRelease(t, l)
+			}
+		}
+		_, err := taker.TryAcquireAny(testContext(t), []string{guarded, python})
+		var held *pglease.HeldError
+		if !errors.As(err, &held) || held.Name != guarded {
+			t.Errorf("a guarded row and a held one: %v", err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAnyOfARowInTheMaking: the statement fails with a lock in its hands, which is given back before it is sent again.
+func TestAnyOfARowInTheMaking(t *testing.T) {
+	each(t, three, func(t *testing.T, e *env, k kind) {
+		db := e.hybridPool(t, k, e.dsn())
+		taker := hybridClient(t, db)
+		making, kept := e.schema+" in the making", e.schema+" held"
+		l := mustTry(t, hybridClient(t, e.open(t, k, e.dsn())), kept)
+		tx := begin(t, e.admin, nil)
+		_, err := tx.Exec(`INSERT INTO pglease_leases (task_name, owner_id, acquired_at, expires_at, heartbeat_at)
+			VALUES ($1, 'somebody', now(), now() + interval '1 h', now())`, making)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = taker.TryAcquireAny(testContext(t), []string{making, kept})
+		if err == nil || errors.Is(err, pglease.ErrHeld) {
+			t.Errorf("a row that nobody can see yet: %v", err)
+		}
+		if n := value[int](e, "SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND starts_with(application_name, $1)", e.app); n != 2 {
+			t.Errorf("%d advisory locks, want the holder's key and mark", n)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+		mustRelease(t, mustTryAny(t, taker, making, kept))
+		mustRelease(t, l)
+	})
+}
+
 // TestAnyIsRepeatable: what the statement leaves behind in a session does not hinder the next one.
 func TestAnyIsRepeatable(t *testing.T) {
 	each(t, three, func(t *testing.T, e *env, k kind) {

@@ -3,6 +3,8 @@ package driver_test
 import (
 	"database/sql"
 	"testing"
+
+	"github.com/pglease/pglease-go/driver_test/pgserver"
 )
 
 // inEachSession runs f on n connections of the pool, of which no two are the same.
@@ -62,4 +64,23 @@ func TestStatementsStayPrepared(t *testing.T) {
 		})
 	}
 	cycle()
+}
+
+// TestStatementsOfAnotherClientBefore: a pooler in session mode that resets nothing hands on a session in which the names are taken.
+func TestStatementsOfAnotherClientBefore(t *testing.T) {
+	e := newEnv(t).table()
+	b := e.bouncer(t, "session", pgserver.WithSetting("server_reset_query", ""), pgserver.WithSetting("default_pool_size", "3"))
+	for range 3 {
+		db := e.open(t, libpq, b.DSN(e.database, pgserver.Param("application_name", e.app)))
+		c := hybridClient(t, db)
+		for range 2 {
+			mustRelease(t, mustTry(t, c, e.schema))
+		}
+		if err := c.Close(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -12,7 +12,7 @@ import (
 
 // beliefs are what a client has seen of names last. They choose the statement to ask with, no more: each statement finds out
 // for itself what is true, and a wrong belief costs one statement. AcquireLease is right for every case, and dear to plan;
-// drivers that prepare nothing (lib/pq) plan it each time.
+// drivers that prepare nothing (lib/pq) plan it each time, in table mode.
 type beliefs struct {
 	mu sync.Mutex
 	of map[string]belief

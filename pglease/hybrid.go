@@ -28,8 +28,6 @@ type hybridBackend struct {
 
 	checked, witnessed bool // by the pre-flight
 
-	prepared sessionCache
-
 	held   map[Term]*pinned
 	pinned int             // connections that are pinned or reserved now
 	freed  chan struct{}   // closed when there are fewer of them
@@ -115,7 +113,7 @@ func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (
 		return g, false, false, err
 	}
 	if witnessed && p.given == nil && !h.canWatch(p.statements()) {
-		p.cache = &h.prepared
+		p.cache = &prepared
 	}
 	g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
 	h.settle(p, err)
@@ -142,7 +140,11 @@ func (h *hybridBackend) attemptOn(ctx context.Context, p *pinned, r Request, wai
 			NoticeMS: h.noticeMS(s, witnessed), Metadata: r.metadataColumn(),
 		}}
 		var err error
-		g, waited, err = a.run(ctx, wait)
+		if len(r.Others) > 0 {
+			g, err = a.runAny(ctx)
+		} else {
+			g, waited, err = a.run(ctx, wait)
+		}
 		return err
 	}, true)
 	return g, waited, err

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,44 @@ import (
 func (h *hybridBackend) acquireAny(ctx context.Context, r Request) (Grant, error) {
 	g, _, err := h.attempt(ctx, r, false)
 	return g, err
+}
+
+// runAny tries for any one of the names of the request. A name whose lock it wins may be held all the same, by somebody who has come
+// between or has locked the row: then it goes on with those that are left.
+func (a *hybridAttempt) runAny(ctx context.Context) (g Grant, err error) {
+	names := a.r.names()
+	var soonest *HeldError
+	for {
+		a.r.Name, a.r.Others = names[0], names[1:]
+		a.guess, a.handed, a.won = guessNothing, false, false
+		g, _, err = a.run(ctx, false)
+		var held *HeldError
+		if !errors.As(err, &held) {
+			return g, err
+		}
+		if soonest == nil || held.Remaining() < soonest.Remaining() {
+			soonest = held
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return name == a.r.Name })
+		if !a.won || len(names) == 0 {
+			return g, soonest
+		}
+	}
+}
+
+// unlockAny gives up whatever of the keys the session may have.
+func (a *hybridAttempt) unlockAny(ctx context.Context, keys string) error {
+	sound, cancel, err := soundly(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	clean, err := queries.UnlockAnyKey(sound, a.s, keys)
+	if err == nil && !clean {
+		err = errors.New("the table has been replaced under the lease")
+	}
+	a.p.locked = err != nil
+	return err
 }
 
 // choose sends the statement that takes any one of the names of the request, and goes on with that name alone; if no lock could be had,
@@ -53,14 +92,11 @@ func (a *hybridAttempt) choose(ctx context.Context) error {
 		if !again(ctx, n, err) {
 			return err
 		}
-		for name := range keys { // it may have any of them
-			a.p.key = key.Lease(name)
-			if err := a.unlock(ctx); err != nil {
-				return err
-			}
+		if err := a.unlockAny(ctx, args.Names); err != nil {
+			return err
 		}
 	}
-	a.r.Name, a.r.Others = row.Name, nil
+	a.r.Name, a.r.Others, a.won = row.Name, nil, row.Locked
 	a.args.Name, a.args.Key = row.Name, row.Key
 	a.p.term.Name, a.p.key, a.p.pid, a.p.locked = row.Name, row.Key, row.PID, row.Locked
 	a.row = db.AcquireWithSessionRow{

@@ -43,6 +43,7 @@ type hybridAttempt struct {
 	row    db.AcquireWithSessionRow
 	start  time.Time // of the last statement
 	guess  guess     // how the first statement may be made cheaper
+	won    bool      // the first statement was for any of several names, and won the lock of one
 	handed bool      // the lock was waited for, and whoever had it may still have the row for a moment
 }
 

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// TryAcquireAny makes one attempt to acquire the lease of any one of names, chosen at random of those that are free, in
-// one round trip. If all are held, the error is the *HeldError of the one that can expire first.
+// TryAcquireAny makes one attempt to acquire the lease of any one of names, chosen at random of those that are free, with
+// one statement. If all are held, the error is the *HeldError of the one that can expire first.
 // Otherwise it is as TryAcquire.
 func (c *Client) TryAcquireAny(ctx context.Context, names []string, opts ...AcquireOption) (*Lease, error) {
 	names, config, err := c.admitAll(names, opts)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/pglease/pglease-go/db"
 )
@@ -17,14 +19,31 @@ import (
 // round trips (lib/pq; pgx prepares by itself). Only after a pre-flight that has seen two sessions: behind a transaction
 // pooler a name means whatever the session of the moment has prepared under it.
 
-// mostSessions bounds how many sessions are remembered with their statements, of which some may have ended meanwhile. Whichever is
-// forgotten prepares them once more.
-const mostSessions = 256
+// prepared is for all clients of the process, lest each that uses a pool leave statements of its own in its sessions.
+var prepared sessionCache
+
+const (
+	// mostSessions bounds how many sessions are remembered with their statements. Those of more are not prepared.
+	mostSessions = 256
+	// sessionGone is how long a session must have been idle to be taken for one that has ended, when there are too many: nobody tells
+	// when a pool closes one. If it has not, it will have its statements twice.
+	sessionGone = time.Hour
+)
 
 // A sessionCache has the prepared statements of a pool's connections.
 type sessionCache struct {
 	mu sync.Mutex
-	of map[any]map[string]driver.StmtQueryContext // by the driver's connection, and the text
+	of map[any]*preparedSession // by the driver's connection
+}
+
+type preparedSession struct {
+	statements map[string]queryStmt // by text
+	used       time.Time
+}
+
+type queryStmt interface {
+	driver.Stmt
+	driver.StmtQueryContext
 }
 
 // preparing is a connection on which ask prepares what it sends.
@@ -40,20 +59,26 @@ func ask[P, R any](ctx context.Context, s statements, text string, args P, send 
 	if !ok {
 		return send(ctx, s, args)
 	}
-	prepared := false
+	sent := false
 	rawErr := p.Raw(func(driverConn any) error {
-		var stmt driver.StmtQueryContext
-		if stmt, err = p.cache.prepare(ctx, driverConn, text); stmt == nil {
-			return err
+		var stmt queryStmt
+		if stmt, err = p.cache.prepare(ctx, driverConn, text); stmt != nil {
+			sent = true
+			err = queryRow(ctx, stmt, reflect.ValueOf(args), reflect.ValueOf(&row).Elem())
 		}
-		prepared = true
-		err = queryRow(ctx, stmt, reflect.ValueOf(args), reflect.ValueOf(&row).Elem())
-		switch stateOf(err) {
-		case stateStatementMissing: // somebody has deallocated it, with DISCARD ALL for one
+		switch state := stateOf(err); {
+		case state == stateStatementMissing && stmt != nil: // somebody has deallocated it, with DISCARD ALL for one, and nothing was done
 			p.cache.forget(driverConn)
-			prepared = false
-		case statePlanChanged:
+			sent, err = false, stmt.Close()
+		case state == stateStatementExists: // in a session that a pooler has handed on, and nothing was done
+			sent, err = false, nil
+		case state == statePlanChanged:
 			p.cache.forget(driverConn)
+		}
+		if sent && err == nil && ctx.Err() != nil {
+			p.cache.forget(driverConn)
+			err = ctx.Err() // a cancellation is under way to this session, and may meet what is sent next
+			return driver.ErrBadConn
 		}
 		if errors.Is(err, driver.ErrBadConn) {
 			p.cache.forget(driverConn)
@@ -61,51 +86,58 @@ func ask[P, R any](ctx context.Context, s statements, text string, args P, send 
 		}
 		return nil
 	})
-	if rawErr != nil {
+	switch {
+	case err == nil && rawErr != nil: // the connection is closed
 		return row, rawErr
-	}
-	if !prepared && (err == nil || stateOf(err) == stateStatementMissing) {
+	case err == nil && !sent:
 		return send(ctx, s, args)
+	default:
+		return row, err
 	}
-	return row, err
 }
 
-// prepare returns nil and nil if the driver cannot.
-func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string) (driver.StmtQueryContext, error) {
+// prepare returns nil and nil if the driver cannot, or there are too many sessions.
+func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string) (queryStmt, error) {
 	preparer, ok := driverConn.(driver.ConnPrepareContext)
-	if !ok || !reflect.TypeOf(driverConn).Comparable() {
+	if !ok || !reflect.ValueOf(driverConn).Comparable() {
 		return nil, nil
 	}
-	c.mu.Lock()
-	known, ok := c.of[driverConn][text]
-	c.mu.Unlock()
-	if ok {
+	known, room := c.get(driverConn, text)
+	if known != nil || !room {
 		return known, nil
 	}
 	stmt, err := preparer.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
-	query, ok := stmt.(driver.StmtQueryContext)
+	query, ok := stmt.(queryStmt)
 	if !ok {
 		return nil, stmt.Close()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
-		c.of = make(map[any]map[string]driver.StmtQueryContext)
+		c.of = make(map[any]*preparedSession)
 	}
 	if c.of[driverConn] == nil {
-		for other := range c.of {
-			if len(c.of) < mostSessions {
-				break
-			}
-			delete(c.of, other)
-		}
-		c.of[driverConn] = make(map[string]driver.StmtQueryContext)
+		c.of[driverConn] = &preparedSession{make(map[string]queryStmt), time.Now()}
 	}
-	c.of[driverConn][text] = query
+	c.of[driverConn].statements[text] = query
 	return query, nil
+}
+
+// get reports whether there is room for a statement that it does not find.
+func (c *sessionCache) get(driverConn any, text string) (known queryStmt, room bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if session := c.of[driverConn]; session != nil {
+		session.used = time.Now()
+		return session.statements[text], true
+	}
+	if len(c.of) >= mostSessions {
+		maps.DeleteFunc(c.of, func(_ any, s *preparedSession) bool { return time.Since(s.used) > sessionGone })
+	}
+	return nil, len(c.of) < mostSessions
 }
 
 func (c *sessionCache) forget(driverConn any) {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -98,7 +99,17 @@ func (c *cannedConn) PrepareContext(context.Context, string) (driver.Stmt, error
 	return &cannedStmt{}, nil
 }
 
+// An intercepted connection is a value that is comparable by its type alone.
+type intercepted struct {
+	*cannedConn
+	interceptor any
+}
+
 func TestSessionCacheIsBounded(t *testing.T) {
+	synctest.Test(t, testSessionCache)
+}
+
+func testSessionCache(t *testing.T) {
 	var cache sessionCache
 	use := func(c any, text string) {
 		t.Helper()
@@ -106,7 +117,7 @@ func TestSessionCacheIsBounded(t *testing.T) {
 			t.Fatalf("%v, %v", stmt, err)
 		}
 	}
-	for range 3 * mostSessions {
+	for range mostSessions {
 		c := &cannedConn{}
 		for range 2 {
 			use(c, "a")
@@ -120,13 +131,22 @@ func TestSessionCacheIsBounded(t *testing.T) {
 		t.Errorf("%d sessions remembered, want %d", n, mostSessions)
 	}
 	c := &cannedConn{}
+	if stmt, err := cache.prepare(t.Context(), c, "a"); stmt != nil || err != nil {
+		t.Errorf("one session too many: %v, %v", stmt, err)
+	}
+	time.Sleep(sessionGone + time.Second)
 	use(c, "a")
+	if n := len(cache.of); n != 1 {
+		t.Errorf("%d sessions remembered after an hour, want 1", n)
+	}
 	cache.forget(c)
 	use(c, "a")
 	if c.prepared != 2 {
 		t.Errorf("a forgotten session's statement was prepared %d times in all, want 2", c.prepared)
 	}
-	if stmt, err := cache.prepare(t.Context(), struct{}{}, "a"); stmt != nil || err != nil {
-		t.Errorf("a connection that cannot prepare: %v, %v", stmt, err)
+	for _, conn := range []any{struct{}{}, intercepted{&cannedConn{}, []string{}}} {
+		if stmt, err := cache.prepare(t.Context(), conn, "a"); stmt != nil || err != nil {
+			t.Errorf("%T, a connection that cannot prepare: %v, %v", conn, stmt, err)
+		}
 	}
 }

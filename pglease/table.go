@@ -135,8 +135,14 @@ func (t *tableBackend) acquireAny(ctx context.Context, r Request) (Grant, error)
 			}
 		}
 		row, err = queries.AcquireAnyLease(ctx, s, args)
-		if args.NewFirst = errors.Is(err, sql.ErrNoRows); !args.NewFirst {
+		if broken(ctx, err) {
 			failed = err
+		}
+		if args.NewFirst = errors.Is(err, sql.ErrNoRows); args.NewFirst && t.given != nil {
+			// In an open transaction a statement before may have made a row, and none is made after it.
+			if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
+				return row, errors.Join(err, openTransaction)
+			}
 		}
 		return row, err
 	})

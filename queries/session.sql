@@ -14,8 +14,8 @@
 --         for lock_timeout at the most. Not SKIP LOCKED and without a condition: the last holder unlocks inside its
 --         statement and commits after it, and whoever looked at conditions first would miss that row (H1).
 -- Writes: the row, if granted; the settings of the session, if the lock was won and they exist in this version.
--- Sent:   by every attempt of a hybrid client, unless PeekWithSession or TakeWithSession does; with have_lock after them and
---         after WaitForKey.
+-- Sent:   by every attempt of a hybrid client, unless PeekWithSession, TakeWithSession or TakeAnyWithSession does; with have_lock after
+--         them and after WaitForKey.
 WITH lock AS MATERIALIZED (
     SELECT CASE
         WHEN @have_lock::boolean THEN true

@@ -5,6 +5,6 @@
 SELECT COALESCE(pg_catalog.pg_xact_status((@xid::text)::xid8), '')::text AS status;
 
 -- name: TransactionOpen :one
--- Tells whether this session is in a transaction that has written something. A pure read. Sent after a release on a
--- connection that the caller gave.
+-- Tells whether this session is in a transaction that has written something. A pure read. Sent on a
+-- connection that the caller gave, after a release and after an AcquireAnyLease without an answer.
 SELECT (pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL)::boolean AS open;
