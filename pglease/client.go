@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/pglease/pglease-go/pglease/internal/redact"
+	"github.com/pglease/pglease-go/pglease/internal/trust"
 )
 
 // A Client acquires leases and keeps them renewed. It may be used by several goroutines at once. Make one per process
@@ -48,6 +49,8 @@ type Client struct {
 	tasks     map[*task]struct{}
 	lines     map[string]*line
 	beating   chan struct{} // nil if no heartbeat goroutine runs; closed when it ends
+	soon      *time.Timer   // starts it, if there are leases and it does not run
+	before    trust.Instant // of the clocks, when soon was set
 	wakeAt    time.Time     // when it looks at the leases next
 	kick      chan struct{} // wakes it before
 	purged    time.Time     // when it deleted old rows last

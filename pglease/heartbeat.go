@@ -30,46 +30,10 @@ type pulse struct {
 	failures int       // of this beat
 }
 
-// adopt hands a new lease to the heartbeat, and reports false if the client is closing.
-func (c *Client) adopt(l *Lease) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.leases[l] = struct{}{}
-	l.beat.due = l.start.Add(l.config.beat)
-	if c.beating == nil {
-		c.beating = make(chan struct{})
-		go c.heartbeat()
-	} else if l.beat.due.Before(c.wakeAt) {
-		c.kickHeartbeat()
-	}
-	return true
-}
-
-// drop takes a lease that ended from the heartbeat.
-func (c *Client) drop(l *Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.leases, l)
-	if len(c.leases) == 0 {
-		c.kickHeartbeat() // it has nothing to do any more, and ends
-	}
-}
-
-func (c *Client) kickHeartbeat() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
-}
-
 // heartbeat renews the leases of the client for as long as it has any, all that are due with one statement. There is one
 // heartbeat goroutine for all leases, and it never waits for anything but one statement at a time, which is bounded; the
-// trust deadlines do not depend on it.
-func (c *Client) heartbeat() {
-	before := trust.Now()
+// trust deadlines do not depend on it. before is a reading of the clocks from when there was no heartbeat yet.
+func (c *Client) heartbeat(before trust.Instant) {
 	for {
 		now := trust.Now()
 		if now.Slept(before) > slept {

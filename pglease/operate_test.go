@@ -71,6 +71,42 @@ func TestOldRowsArePurgedByTheWay(t *testing.T) {
 		if sent := server.Sent(""); len(sent) > 0 {
 			t.Errorf("a client without leases sent %v", sent)
 		}
+		l = acquire(t, c, t.Name()) // also one whose leases are all short
+		synctest.Wait()
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(server.Sent("DeleteExpiredLeases")); n != 1 {
+			t.Errorf("%d deletions with the first lease after hours", n)
+		}
+	})
+}
+
+// A lease that is over within a second costs no goroutine of the heartbeat; one that lasts has it, however many are acquired meanwhile.
+func TestTheHeartbeatStartsWhenItIsNeeded(t *testing.T) {
+	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
+		c := open(t, db, pglease.WithTTL(6*time.Second)) // a beat every 2 s
+		for range 3 {
+			if err := acquire(t, c, "short").Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if sent := server.Sent("RenewLeases"); len(sent) > 0 {
+			t.Errorf("%d renewals without a lease", len(sent))
+		}
+		l := acquire(t, c, "long")
+		time.Sleep(500 * time.Millisecond)
+		hasty := acquire(t, c, "hasty", pglease.WithTTL(900*time.Millisecond)) // a beat after 200 ms, before the first look at the clocks
+		time.Sleep(5 * time.Second)
+		for _, l := range []*pglease.Lease{hasty, l} {
+			if err := l.Err(); err != nil {
+				t.Errorf("%s: %v", l.Name(), err)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 }
 
