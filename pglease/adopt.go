@@ -15,6 +15,11 @@ func (c *Client) adopt(l *Lease) bool {
 	if c.closed {
 		return false
 	}
+	select {
+	case <-l.done:
+		return true // lost already, with its session; it will not be dropped again
+	default:
+	}
 	c.leases[l] = struct{}{}
 	l.beat.due = l.start.Add(l.config.beat)
 	switch sooner := l.beat.due.Before(c.wakeAt); {

@@ -26,7 +26,7 @@ func (a *hybridAttempt) runAny(ctx context.Context) (g Grant, err error) {
 	var soonest *HeldError
 	for {
 		a.r.Name, a.r.Others = names[0], names[1:]
-		a.guess, a.handed, a.won = guessNothing, false, false
+		a.guess, a.handed, a.any, a.won = guessNothing, false, true, false
 		g, _, err = a.run(ctx, false)
 		var held *HeldError
 		if !errors.As(err, &held) {

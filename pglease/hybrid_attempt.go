@@ -43,7 +43,8 @@ type hybridAttempt struct {
 	row    db.AcquireWithSessionRow
 	start  time.Time // of the last statement
 	guess  guess     // how the first statement may be made cheaper
-	won    bool      // the first statement was for any of several names, and won the lock of one
+	any    bool      // the first statement is for any of several names, or what is left of them
+	won    bool      // and it has won the lock of one
 	handed bool      // the lock was waited for, and whoever had it may still have the row for a moment
 }
 
@@ -100,7 +101,7 @@ func (a *hybridAttempt) run(ctx context.Context, wait bool) (Grant, bool, error)
 
 // begin sends the first statement, the one that suits what is believed.
 func (a *hybridAttempt) begin(ctx context.Context, wait bool) error {
-	if len(a.r.Others) > 0 {
+	if a.any {
 		return a.choose(ctx)
 	}
 	if free, held := a.h.beliefs.get(a.r.Name); free {

@@ -45,10 +45,7 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 		if err != nil || h.given == nil || row.Released == 0 {
 			return err
 		}
-		if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
-			return errors.Join(err, openTransaction)
-		}
-		return nil
+		return h.notInTransaction(ctx, s)
 	}, false)
 	if err == nil && (!row.Unlocked && !unlocked || row.PID != p.pid) {
 		err = pooled("the lock was not in the session that should have had it")

@@ -3,6 +3,7 @@ package pglease
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -135,13 +136,13 @@ func (t *tableBackend) acquireAny(ctx context.Context, r Request) (Grant, error)
 			}
 		}
 		row, err = queries.AcquireAnyLease(ctx, s, args)
-		if broken(ctx, err) {
+		if broken(ctx, err) || errors.Is(err, driver.ErrBadConn) {
 			failed = err
 		}
 		if args.NewFirst = errors.Is(err, sql.ErrNoRows); args.NewFirst && t.given != nil {
 			// In an open transaction a statement before may have made a row, and none is made after it.
-			if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
-				return row, errors.Join(err, openTransaction)
+			if err := t.notInTransaction(ctx, s); err != nil {
+				return row, err
 			}
 		}
 		return row, err
@@ -199,6 +200,16 @@ func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context
 	}
 	t.beliefs.forget(term.Name)
 	return Grant{Term: term, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), Start: start}, nil
+}
+
+// notInTransaction returns an error if the caller has a transaction open on the given connection that has written something, or if it
+// is not known.
+func (t *tableBackend) notInTransaction(ctx context.Context, s statements) error {
+	open, err := queries.TransactionOpen(ctx, s)
+	if err == nil && open {
+		err = openTransaction
+	}
+	return err
 }
 
 // committed returns nil if the write with that transaction id is known to be committed. On a connection of the caller's

@@ -3,7 +3,6 @@ package pglease
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/pglease/pglease-go/db"
@@ -82,10 +81,7 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 				lost = lost || broken(ctx, err)
 				return err
 			}
-			if open, err := queries.TransactionOpen(ctx, s); err != nil || open {
-				return errors.Join(err, openTransaction)
-			}
-			return nil
+			return t.notInTransaction(ctx, s)
 		})
 		switch {
 		case err == nil && rows == 0 && lost && t.released(ctx, term):

@@ -85,13 +85,12 @@ type conn struct {
 }
 
 func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.Lock() // before it is sent, since somebody may be reading: the answer must not be noted before the question
 	c.asked = true
-	c.sent = append(c.sent, b[:n]...)
+	c.sent = append(c.sent, b...)
 	c.scan()
-	return n, err
+	c.mu.Unlock()
+	return c.Conn.Write(b)
 }
 
 // scan takes the complete messages off c.sent.
