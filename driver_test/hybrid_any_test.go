@@ -165,6 +165,24 @@ func TestAnyOfARowInTheMaking(t *testing.T) {
 	})
 }
 
+// TestHeldWithoutARow: of a name whose lock somebody has, but whose row is gone, nobody says that it is held for thousands of years.
+func TestHeldWithoutARow(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		taker := hybridClient(t, e.hybridPool(t, k, e.dsn()))
+		l := mustTry(t, hybridClient(t, e.open(t, k, e.dsn()), pglease.WithTTL(longTTL)), e.schema)
+		mustBeHeldNow(t, taker, e.schema) // from then on it only looks
+		e.change(t, "DELETE FROM pglease_leases WHERE task_name = $1", e.schema)
+		_, err := taker.TryAcquire(testContext(t), e.schema)
+		var held *pglease.HeldError
+		if !errors.As(err, &held) || held.Remaining() > longTTL {
+			t.Errorf("a held name without a row: %v", err)
+		}
+		if err := l.Release(testContext(t)); !errors.Is(err, pglease.ErrLost) {
+			t.Errorf("release of a lease without a row: %v", err)
+		}
+	})
+}
+
 // TestAnyIsRepeatable: what the statement leaves behind in a session does not hinder the next one.
 func TestAnyIsRepeatable(t *testing.T) {
 	each(t, three, func(t *testing.T, e *env, k kind) {
