@@ -3,6 +3,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,30 @@ func TestARenewalThatIsNotSentLosesNothing(t *testing.T) {
 			}
 			mustRelease(t, l)
 		}
+	})
+}
+
+// TestRenewalsWhileALeaseIsReleased: a renewal that comes while its lease is being released, as a heartbeat may, ends with an error, and
+// does nothing to the connection that has gone back to the pool.
+func TestRenewalsWhileALeaseIsReleased(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		c := hybridClient(t, e.open(t, k, e.dsn()))
+		for range sooner(500, 100) {
+			l := mustTry(t, c, e.schema)
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for l.Renew(testContext(t)) == nil {
+					}
+				})
+			}
+			mustRelease(t, l)
+			wg.Wait()
+			if err := l.Renew(testContext(t)); !errors.Is(err, pglease.ErrReleased) {
+				t.Fatalf("a renewal after the release: %v", err)
+			}
+		}
+		e.noLockInDatabase(t)
 	})
 }
 

@@ -104,13 +104,16 @@ func (h *hybridBackend) settle(p *pinned, err error) {
 	}
 }
 
-// giveBack returns a connection that holds no lock and has its settings back.
+// giveBack returns a connection that holds no lock and has its settings back. It waits for a statement that is sent on it all the same,
+// a renewal's: database/sql crashes if a connection is closed while another goroutine begins to use it.
 func (h *hybridBackend) giveBack(p *pinned, err error) {
 	if p.left.Swap(true) {
 		return
 	}
 	h.unpinned(p.reserved)
 	if p.given == nil {
+		<-p.turn
+		defer func() { p.turn <- struct{}{} }()
 		putBack(p.conn, err)
 	}
 }

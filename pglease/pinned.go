@@ -27,7 +27,7 @@ type pinned struct {
 
 	ended context.Context // ends, with a cause, when the session has
 	end   context.CancelCauseFunc
-	left  atomic.Bool // somebody gives it back, or destroys it
+	left  atomic.Bool // somebody gives it back, or destroys it: nobody else begins to use it
 }
 
 func newPinned(conn *sql.Conn, given DB, turn chan struct{}, check time.Duration) *pinned {
@@ -62,6 +62,9 @@ func (p *pinned) use(ctx context.Context, d time.Duration, f func(context.Contex
 		return &unsentError{ctx.Err()}
 	}
 	defer func() { p.turn <- struct{}{} }()
+	if p.left.Load() {
+		return sql.ErrConnDone
+	}
 	if err := p.stopWatching(ctx); err != nil {
 		go p.watchAgain(p.watching)
 		return &unsentError{err}
