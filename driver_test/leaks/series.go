@@ -55,8 +55,11 @@ func (s *series) run(ctx context.Context, cycles int) (err error) {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(3 * goroutines) // a hybrid lease has one, and a try another
+	db.SetMaxOpenConns(3 * goroutines)
 	db.SetMaxIdleConns(3 * goroutines)
+	if err := fill(ctx, db, 2*goroutines); err != nil { // a hybrid lease has one, and a try another
+		return err
+	}
 	var opts []pglease.Option
 	if s.hybrid {
 		opts = append(opts, pglease.WithHybrid())
@@ -89,6 +92,18 @@ func (s *series) run(ctx context.Context, cycles int) (err error) {
 	}
 	s.took = time.Since(begun)
 	return nil
+}
+
+// fill opens as many connections as can be in use at a time: by chance that many may be needed late, and it would look like growth.
+func fill(ctx context.Context, db *sql.DB, n int) (err error) {
+	for range n {
+		c, connErr := db.Conn(ctx)
+		if connErr != nil {
+			return errors.Join(err, connErr)
+		}
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
+	return err
 }
 
 // round does n cycles on each goroutine. While a lease is held, every tenth is asked for by the other client, and every fiftieth

@@ -3,9 +3,9 @@
 //	go run tools/gotest/main.go [-flag[=value] of go test ...] DIR...
 //
 // For each DIR, a module, it runs "go test [flags] ./..." there, with -race if this machine can. It prints what go test
-// without -v prints, and besides every skipped test with its reason, which go test keeps to itself. The last line
-// counts tests, subtests included, and as one failure each package that failed without one. It exits with 1 if anything
-// failed, or if nothing ran.
+// without -v prints, and besides every skipped test with its reason, which go test keeps to itself. The last lines say again what
+// failed, each with "failed: " before it, and count tests, subtests included, and as one failure each package that failed without
+// one. It exits with 1 if anything failed, or if nothing ran.
 package main
 
 import (
@@ -31,6 +31,7 @@ type summary struct {
 	passed, failed, skipped int
 	packages                int
 	notRun                  []string
+	failures                []string
 }
 
 func main() {
@@ -54,6 +55,9 @@ func main() {
 	}
 	for _, line := range s.notRun {
 		fmt.Println(line)
+	}
+	for _, line := range s.failures {
+		fmt.Println("failed: " + line)
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
 	if s.failed > 0 || s.packages == 0 {
@@ -145,9 +149,7 @@ func (s *summary) take(e event, packages map[string]*packageRun) {
 		case "fail":
 			s.failed++
 			p.failed = true
-			if text != nil {
-				show(text.String())
-			}
+			s.show(text)
 		}
 	}
 }
@@ -162,24 +164,41 @@ func (s *summary) packageEnded(e event, p *packageRun) {
 	case "fail":
 		s.packages++
 		for test, text := range p.output {
-			for line := range strings.Lines(text.String()) {
-				if test != "" || strings.HasPrefix(line, "-test.shuffle") {
-					show(line)
+			if test == "" {
+				for line := range strings.Lines(text.String()) {
+					if strings.HasPrefix(line, "-test.shuffle") {
+						fmt.Print(line)
+					}
 				}
+				continue
 			}
+			s.failures = append(s.failures, test+" was cut off")
+			s.show(text)
 		}
 		if !p.failed {
 			s.failed++
+			s.failures = append(s.failures, e.Package+": not by a test that ended")
 		}
 		fmt.Printf("FAIL\t%s\t%.1fs\n", e.Package, took)
 	}
 }
 
-// show prints what a test said, without the lines that tell when it was running.
-func show(text string) {
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "=== ") {
-			fmt.Print(line)
+// mostLines is how many lines of a test that failed are said again at the end.
+const mostLines = 12
+
+// show prints what a test said that failed, without the lines that tell when it was running.
+func (s *summary) show(text *strings.Builder) {
+	if text == nil {
+		return
+	}
+	n := 0
+	for line := range strings.Lines(text.String()) {
+		if strings.HasPrefix(line, "=== ") {
+			continue
+		}
+		fmt.Print(line)
+		if n++; n <= mostLines {
+			s.failures = append(s.failures, strings.TrimRight(line, "\n"))
 		}
 	}
 }
