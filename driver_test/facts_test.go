@@ -13,7 +13,7 @@ import (
 )
 
 // TestEachOperationIsOneStatement: with pgx, which prepares what it has sent before, also one round trip; lib/pq needs a
-// second one to learn the types of the arguments.
+// second one to learn the types of the arguments, until the client has asked often (TestTableStatementsStayPrepared).
 func TestEachOperationIsOneStatement(t *testing.T) {
 	each(t, three, func(t *testing.T, e *env, k kind) {
 		count := &wire.Counter{}

@@ -68,7 +68,7 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 					return d
 				}()
 				if busy {
-					keepBusy(t, e.open(t, libpq, b.DSN(e.database, pgserver.Param("application_name", e.app))))
+					keepBusy(t, e.open(t, libpq, b.DSN(e.database, pgserver.Param("application_name", e.app))), true)
 				}
 				for range 5 {
 					db := e.open(t, way.kind, dsn)
@@ -79,17 +79,23 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 	}
 }
 
-// keepBusy has several clients of a pooler run transactions until t ends.
-func keepBusy(t *testing.T, db *sql.DB) {
+// keepBusy has several clients of a pooler run a transaction each, or transactions until t ends.
+func keepBusy(t *testing.T, db *sql.DB, always bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for {
 				_, _ = db.Exec("SELECT pg_sleep(0.002)")
+				if !always || ctx.Err() != nil {
+					return
+				}
 			}
 		})
+	}
+	if !always {
+		wg.Wait()
 	}
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }

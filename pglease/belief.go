@@ -11,8 +11,7 @@ import (
 )
 
 // beliefs are what a client has seen of names last. They choose the statement to ask with, no more: each statement finds out
-// for itself what is true, and a wrong belief costs one statement. AcquireLease is right for every case, and dear to plan;
-// drivers that prepare nothing (lib/pq) plan it each time, in table mode.
+// for itself what is true, and a wrong belief costs one statement. AcquireLease is right for every case, and dear to plan.
 type beliefs struct {
 	mu sync.Mutex
 	of map[string]belief
@@ -59,8 +58,11 @@ func (b *beliefs) get(name string) (free, held bool) {
 // askFor sends one attempt: the statement that is cheapest if the belief is true, and what must follow if it is not.
 func (t *tableBackend) askFor(ctx context.Context, s statements, args db.AcquireLeaseParams) (db.AcquireAnyLeaseRow, error) {
 	free, held := t.beliefs.get(args.Name)
+	if free || held {
+		t.prepares.count()
+	}
 	if held {
-		row, err := queries.ReadLease(ctx, s, args.Name)
+		row, err := ask(ctx, s, db.ReadLease, readLeaseParams{args.Name}, readLease)
 		if err == nil && row.ExpiresAt.After(row.ObservedAt) {
 			return db.AcquireAnyLeaseRow{
 				TaskName: args.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
@@ -73,9 +75,9 @@ func (t *tableBackend) askFor(ctx context.Context, s statements, args db.Acquire
 		free = err == nil
 	}
 	if free {
-		row, err := queries.TakeLease(ctx, s, db.TakeLeaseParams{
+		row, err := ask(ctx, s, db.TakeLease, db.TakeLeaseParams{
 			Owner: args.Owner, TTLSeconds: args.TTLSeconds, Metadata: args.Metadata, Name: args.Name,
-		})
+		}, queries.TakeLease)
 		if err == nil {
 			return db.AcquireAnyLeaseRow{
 				Granted: true, TaskName: args.Name, OwnerID: args.Owner, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
@@ -86,9 +88,15 @@ func (t *tableBackend) askFor(ctx context.Context, s statements, args db.Acquire
 			return db.AcquireAnyLeaseRow{}, err
 		}
 	}
-	row, err := queries.AcquireLease(ctx, s, args)
+	row, err := ask(ctx, s, db.AcquireLease, args, queries.AcquireLease)
 	return db.AcquireAnyLeaseRow{
 		Granted: row.Granted, TaskName: args.Name, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
 		HeartbeatAt: row.HeartbeatAt, Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt, XID: row.XID,
 	}, err
+}
+
+type readLeaseParams struct{ Name string }
+
+func readLease(ctx context.Context, d db.DBTX, p readLeaseParams) (db.ReadLeaseRow, error) {
+	return queries.ReadLease(ctx, d, p.Name)
 }

@@ -61,6 +61,10 @@ type Client struct {
 // d may be nil if WithBackend is given. A pool behind the pool (stdlib.OpenDBFromPool) hides its limit: tell the *sql.DB of it by
 // SetMaxOpenConns, or the client may keep the last connection for itself.
 //
+// Where the driver prepares nothing by itself (lib/pq), the statements that are sent most stay prepared in the pool's sessions: in hybrid
+// always, in table mode once a client has asked 32 times for names that it had asked for before. It looks first, at two connections
+// and with some 40 statements, whether each has a session of its own; behind a pooler in transaction mode nothing is prepared.
+//
 // Defaults: WithTTL 30 s, WithHeartbeatInterval TTL/3, WithSafetyMargin TTL/10 and 1 s at the most, WithPollInterval 1 s,
 // WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend
 // (WithSessionCheck and WithTakeoverDelay are for WithHybrid).

@@ -54,6 +54,7 @@ func isNil(v any) bool {
 // is the only way that database/sql has for that; a pool behind the driver has to be told, too.
 func destroy(conn *sql.Conn) {
 	_ = conn.Raw(func(driverConn any) error {
+		prepared.forget(driverConn)
 		endSession(driverConn)
 		return driver.ErrBadConn
 	})

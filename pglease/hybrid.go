@@ -19,15 +19,7 @@ type hybridBackend struct {
 	sessionCheck  time.Duration
 	takeoverDelay *time.Duration // what WithTakeoverDelay said
 
-	checking chan struct{} // holds a token while nobody is at the pre-flight
-
-	watchable sync.Once
-	canWait   bool
-
-	mu sync.Mutex
-
-	checked, witnessed bool // by the pre-flight
-
+	mu     sync.Mutex
 	held   map[Term]*pinned
 	pinned int             // connections that are pinned or reserved now
 	freed  chan struct{}   // closed when there are fewer of them
@@ -47,12 +39,10 @@ func newHybridBackend(t *tableBackend, o clientOptions) (*hybridBackend, error) 
 		tableBackend:  t,
 		sessionCheck:  o.sessionCheck,
 		takeoverDelay: o.takeoverDelay,
-		checking:      make(chan struct{}, 1),
 		held:          make(map[Term]*pinned),
 		freed:         make(chan struct{}),
 		looks:         make(map[string]look),
 	}
-	h.checking <- struct{}{}
 	if t.keeper != nil {
 		t.keeper.pinned = h.countPinned
 	}
@@ -104,7 +94,7 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 
 // attemptOnce makes an attempt on one connection; sent reports that something of it was sent.
 func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (g Grant, waited, sent bool, err error) {
-	witnessed, err := h.preflight(ctx)
+	witnessed, err := h.sessions.preflight(ctx, secondWait)
 	if err != nil {
 		return g, false, false, err
 	}
@@ -112,7 +102,7 @@ func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (
 	if err != nil {
 		return g, false, false, err
 	}
-	if witnessed && p.given == nil && !h.canWatch(p.statements()) {
+	if witnessed && p.given == nil && !h.sessions.canWatch(p.statements()) {
 		p.cache = &prepared
 	}
 	g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
@@ -157,24 +147,11 @@ func (h *hybridBackend) noticeMS(s statements, witnessed bool) int64 {
 		return -1
 	case h.takeoverDelay != nil:
 		return h.takeoverDelay.Milliseconds()
-	case h.canWatch(s):
+	case h.sessions.canWatch(s):
 		return 100
 	default:
 		return (h.sessionCheck + 100*time.Millisecond).Milliseconds()
 	}
-}
-
-// canWatch reports whether the driver can wait for the server. All connections of a pool are of one kind.
-func (h *hybridBackend) canWatch(s statements) bool {
-	h.watchable.Do(func() {
-		if raw, ok := s.DB.(session); ok {
-			_ = raw.Raw(func(driverConn any) error {
-				h.canWait = notificationWait(driverConn) != nil
-				return nil
-			})
-		}
-	})
-	return h.canWait
 }
 
 // enter records a term that was granted on p, which stays pinned.

@@ -174,7 +174,7 @@ func putBack(conn *sql.Conn, err error) {
 // run sends a statement on a lent connection: the kept one if preferred and at hand. A connection that the server has
 // closed long ago shows that only now, by driver.ErrBadConn, after which a statement may be sent again; the pool may
 // have as many of them as it has idle ones, and each attempt removes one.
-func (k *keeper) run(ctx context.Context, preferKept bool, f func(statements) error) error {
+func (k *keeper) run(ctx context.Context, preferKept bool, f func(*sql.Conn) error) error {
 	lend := k.fresh
 	if preferKept {
 		lend = k.borrow
@@ -184,7 +184,7 @@ func (k *keeper) run(ctx context.Context, preferKept bool, f func(statements) er
 		if err != nil {
 			return &unsentError{err}
 		}
-		err = f(statements{conn.Conn})
+		err = f(conn.Conn)
 		k.giveBack(conn, err)
 		if broken(ctx, err) {
 			k.noteBroken()

@@ -137,7 +137,6 @@ func (h *hybridBackend) destroy(p *pinned) {
 		<-p.turn
 		_ = p.stopWatching(context.Background())
 		if p.given == nil {
-			p.cache.forgetConn(p.conn)
 			destroy(p.conn)
 		} else if raw, ok := p.rawConn(); ok {
 			_ = raw.Raw(func(driverConn any) error {

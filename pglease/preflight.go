@@ -10,41 +10,68 @@ import (
 	"time"
 )
 
-// secondWait is how long the pre-flight waits for a second connection of the pool.
-const secondWait = time.Second
+const (
+	// secondWait is how long a hybrid client's pre-flight waits for a second connection of the pool.
+	secondWait = time.Second
+	// looks is how often it looks at two sessions, in a random order: whatever a pooler in transaction mode does, it does not know the
+	// order, and two connections come by two sessions each time with a chance of 1 in 2 to the power of this.
+	looks = 32
+	// looksAtOne is how often it looks if there is one connection.
+	looksAtOne = 3
+)
 
 // useTable is the way out of most of what the pre-flight finds.
 const useTable = "use the table backend, or a direct connection to a PostgreSQL primary"
 
+// sessions is what a client knows of the sessions behind its pool, or its given connection.
+type sessions struct {
+	pool  pool // nil if there is a given connection
+	given DB
+
+	checking chan struct{} // holds a token while nobody is at the pre-flight
+
+	mu                 sync.Mutex
+	checked, witnessed bool
+
+	watchable sync.Once
+	canWait   bool
+}
+
+func newSessions(p pool, given DB) *sessions {
+	s := &sessions{pool: p, given: given, checking: make(chan struct{}, 1)}
+	s.checking <- struct{}{}
+	return s
+}
+
 // preflight finds out, once per client, whether sessions can be relied on: the server can be written to, two connections are
-// two sessions that stay what they are, and an advisory lock that one has is refused to the other (S1, S2, S5). With one
-// connection the second half cannot be known (witnessed is false): such a client writes no evidence, and its leases are never
-// taken early.
-func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err error) {
+// two sessions that stay what they are, and an advisory lock that one has is refused to the other (S1, S2, S5). With
+// one connection the second half cannot be known (witnessed is false): such a client writes no evidence, its leases are never
+// taken early, and it prepares nothing. It waits for a second connection for as long as wait says.
+func (s *sessions) preflight(ctx context.Context, wait time.Duration) (witnessed bool, err error) {
 	select {
-	case <-h.checking:
+	case <-s.checking:
 	case <-ctx.Done():
 		return false, &unsentError{ctx.Err()}
 	}
 	var once sync.Once
-	next := func() { once.Do(func() { h.checking <- struct{}{} }) }
+	next := func() { once.Do(func() { s.checking <- struct{}{} }) }
 	defer next()
-	if checked, witnessed := h.inspected(); checked {
+	if checked, witnessed := s.inspected(); checked {
 		return witnessed, nil
 	}
 	var first, second *probe
-	if h.given != nil {
-		first = &probe{statements: h.direct()}
+	if s.pool == nil {
+		first = &probe{statements: statements{s.given}}
 	} else {
-		a, connErr := h.keeper.pool.Conn(ctx)
+		a, connErr := s.pool.Conn(ctx)
 		if connErr != nil {
 			return false, &unsentError{connErr}
 		}
 		defer func() { putBackProbed(a, err) }()
 		first = &probe{statements: statements{a}}
-		if h.keeper.pool.Stats().MaxOpenConnections != 1 {
-			soon, cancel := context.WithTimeout(ctx, secondWait)
-			b, secondErr := h.keeper.pool.Conn(soon)
+		if s.pool.Stats().MaxOpenConnections != 1 {
+			soon, cancel := context.WithTimeout(ctx, wait)
+			b, secondErr := s.pool.Conn(soon)
 			cancel()
 			if secondErr == nil {
 				defer func() { putBackProbed(b, err) }()
@@ -62,18 +89,31 @@ func (h *hybridBackend) preflight(ctx context.Context) (witnessed bool, err erro
 	if err := inspect(ctx, first, second); err != nil {
 		return false, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.witnessed = second != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.witnessed = second != nil
 	// Without a second connection because the pool was busy, the next attempt looks again.
-	h.checked = second != nil || h.given != nil || h.keeper.pool.Stats().MaxOpenConnections == 1
-	return h.witnessed, nil
+	s.checked = second != nil || s.pool == nil || s.pool.Stats().MaxOpenConnections == 1
+	return s.witnessed, nil
 }
 
-func (h *hybridBackend) inspected() (checked, witnessed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.checked, h.witnessed
+func (s *sessions) inspected() (checked, witnessed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checked, s.witnessed
+}
+
+// canWatch reports whether the driver, of which that is a connection, can wait for the server. All connections of a pool are of one kind.
+func (s *sessions) canWatch(conn statements) bool {
+	s.watchable.Do(func() {
+		if raw, ok := conn.DB.(session); ok {
+			_ = raw.Raw(func(driverConn any) error {
+				s.canWait = notificationWait(driverConn) != nil
+				return nil
+			})
+		}
+	})
+	return s.canWait
 }
 
 // putBackProbed gives a connection of the pre-flight back if the pre-flight has passed. Otherwise the session may have a mark,
@@ -89,41 +129,50 @@ func putBackProbed(conn *sql.Conn, err error) {
 // A probe is one connection of the pre-flight.
 type probe struct {
 	statements
-	pid  int32
+	pid  int32  // 0: nobody has looked
 	mark string // what the session was marked with last
 }
 
-// inspect looks at the sessions behind one or two connections. It leaves no lock and no mark.
-func inspect(ctx context.Context, first, second *probe) error {
-	both := []*probe{first}
-	if second != nil {
-		both = append(both, second)
+// look sees whether the session is the one of the look before, and marks it.
+func (p *probe) look(ctx context.Context, mark string) error {
+	row, err := queries.DescribeSession(ctx, p, mark)
+	switch {
+	case err != nil:
+		return err
+	case row.Standby || row.ReadOnly:
+		_, _ = queries.DescribeSession(ctx, p, "") // the mark of a connection that is not ours to destroy
+		return &UnsupportedError{"the server is read only (a standby, or default_transaction_read_only), and its advisory locks are its own", useTable}
+	case p.pid != 0 && (row.PID != p.pid || row.Found != p.mark):
+		return pooled("a connection changed its session between two statements")
 	}
-	const looks = 3
-	for look := range looks {
-		for _, p := range both {
-			mark := strconv.FormatUint(rand.Uint64(), 36)
-			if look == looks-1 {
-				mark = ""
-			}
-			row, err := queries.DescribeSession(ctx, p, mark)
-			switch {
-			case err != nil:
-				return err
-			case row.Standby || row.ReadOnly:
-				_, _ = queries.DescribeSession(ctx, p, "") // the mark of a connection that is not ours to destroy
-				return &UnsupportedError{"the server is read only (a standby, or default_transaction_read_only), and its advisory locks are its own", useTable}
-			case look > 0 && (row.PID != p.pid || row.Found != p.mark):
-				return pooled("a connection changed its session between two statements")
-			}
-			p.pid, p.mark = row.PID, mark
+	p.pid, p.mark = row.PID, mark
+	return nil
+}
+
+// inspect looks at the sessions behind one or two connections, each several times. It leaves no lock and no mark.
+func inspect(ctx context.Context, first, second *probe) error {
+	both, most := []*probe{first}, looksAtOne
+	if second != nil {
+		both, most = append(both, second), looks
+	}
+	for range most - len(both) {
+		if err := both[rand.IntN(len(both))].look(ctx, strconv.FormatUint(rand.Uint64(), 36)); err != nil {
+			return err
 		}
 		if second != nil && first.pid == second.pid {
 			return pooled("two connections share one session")
 		}
 	}
+	for _, p := range both {
+		if err := p.look(ctx, ""); err != nil {
+			return err
+		}
+	}
 	if second == nil {
 		return nil
+	}
+	if first.pid == second.pid {
+		return pooled("two connections share one session")
 	}
 	probeKey := rand.Int64()
 	won, err := queries.ProbeLock(ctx, first, probeKey)

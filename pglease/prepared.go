@@ -15,9 +15,9 @@ import (
 	"github.com/pglease/pglease-go/db"
 )
 
-// Hybrid's statements stay prepared in the sessions of the pool, where the driver would plan each of them anew and send it in two
-// round trips (lib/pq; pgx prepares by itself). Only after a pre-flight that has seen two sessions: behind a transaction
-// pooler a name means whatever the session of the moment has prepared under it.
+// The statements that are sent most stay prepared in the sessions of the pool, where the driver would have each of them planned anew
+// and send it in two round trips (lib/pq; pgx prepares by itself). Only after a pre-flight that has seen two sessions (see
+// sessions, and preparation): behind a transaction pooler a name means whatever the session of the moment has prepared under it.
 
 // prepared is for all clients of the process, lest each that uses a pool leave statements of its own in its sessions.
 var prepared sessionCache
@@ -27,7 +27,7 @@ const (
 	mostSessions = 256
 	// sessionGone is how long a session must have been idle to be taken for one that has ended, when there are too many: nobody tells
 	// when a pool closes one. If it has not, it will have its statements twice.
-	sessionGone = time.Hour
+	sessionGone = 5 * time.Minute
 )
 
 // A sessionCache has the prepared statements of a pool's connections.
@@ -37,13 +37,14 @@ type sessionCache struct {
 }
 
 type preparedSession struct {
-	statements map[string]queryStmt // by text
+	statements map[string]preparedStmt // by text
 	used       time.Time
 }
 
-type queryStmt interface {
+type preparedStmt interface {
 	driver.Stmt
 	driver.StmtQueryContext
+	driver.StmtExecContext
 }
 
 // preparing is a connection on which ask prepares what it sends.
@@ -55,16 +56,38 @@ type preparing struct {
 // ask sends a statement that has one row for an answer: prepared, if s is preparing and the driver can, or else as queries
 // does (send). P and R are what sqlc makes of the statement: its parameters and the columns of its answer, in their order.
 func ask[P, R any](ctx context.Context, s statements, text string, args P, send func(context.Context, db.DBTX, P) (R, error)) (row R, err error) {
-	p, ok := s.DB.(preparing)
-	if !ok {
+	sent, err := sendPrepared(ctx, s, text, func(stmt preparedStmt) error {
+		return queryRow(ctx, stmt, reflect.ValueOf(args), reflect.ValueOf(&row).Elem())
+	})
+	if err == nil && !sent {
 		return send(ctx, s, args)
 	}
-	sent := false
+	return row, err
+}
+
+// tell is ask for a statement whose answer is a number of rows.
+func tell[P any](ctx context.Context, s statements, text string, args P, send func(context.Context, db.DBTX, P) (int64, error)) (rows int64, err error) {
+	sent, err := sendPrepared(ctx, s, text, func(stmt preparedStmt) (err error) {
+		rows, err = execRows(ctx, stmt, reflect.ValueOf(args))
+		return err
+	})
+	if err == nil && !sent {
+		return send(ctx, s, args)
+	}
+	return rows, err
+}
+
+// sendPrepared runs the statement of that text, if s is preparing and the driver can. Neither sent nor an error: nothing was done.
+func sendPrepared(ctx context.Context, s statements, text string, run func(preparedStmt) error) (sent bool, err error) {
+	p, ok := s.DB.(preparing)
+	if !ok {
+		return false, nil
+	}
 	rawErr := p.Raw(func(driverConn any) error {
-		var stmt queryStmt
+		var stmt preparedStmt
 		if stmt, err = p.cache.prepare(ctx, driverConn, text); stmt != nil {
 			sent = true
-			err = queryRow(ctx, stmt, reflect.ValueOf(args), reflect.ValueOf(&row).Elem())
+			err = run(stmt)
 		}
 		switch state := stateOf(err); {
 		case state == stateStatementMissing && stmt != nil: // somebody has deallocated it, with DISCARD ALL for one, and nothing was done
@@ -86,18 +109,14 @@ func ask[P, R any](ctx context.Context, s statements, text string, args P, send 
 		}
 		return nil
 	})
-	switch {
-	case err == nil && rawErr != nil: // the connection is closed
-		return row, rawErr
-	case err == nil && !sent:
-		return send(ctx, s, args)
-	default:
-		return row, err
+	if err == nil && rawErr != nil { // the connection is closed
+		return false, rawErr
 	}
+	return sent, err
 }
 
 // prepare returns nil and nil if the driver cannot, or there are too many sessions.
-func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string) (queryStmt, error) {
+func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string) (preparedStmt, error) {
 	preparer, ok := driverConn.(driver.ConnPrepareContext)
 	if !ok || !reflect.ValueOf(driverConn).Comparable() {
 		return nil, nil
@@ -110,7 +129,7 @@ func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string)
 	if err != nil {
 		return nil, err
 	}
-	query, ok := stmt.(queryStmt)
+	query, ok := stmt.(preparedStmt)
 	if !ok {
 		return nil, stmt.Close()
 	}
@@ -120,14 +139,14 @@ func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string)
 		c.of = make(map[any]*preparedSession)
 	}
 	if c.of[driverConn] == nil {
-		c.of[driverConn] = &preparedSession{make(map[string]queryStmt), time.Now()}
+		c.of[driverConn] = &preparedSession{make(map[string]preparedStmt), time.Now()}
 	}
 	c.of[driverConn].statements[text] = query
 	return query, nil
 }
 
 // get reports whether there is room for a statement that it does not find.
-func (c *sessionCache) get(driverConn any, text string) (known queryStmt, room bool) {
+func (c *sessionCache) get(driverConn any, text string) (known preparedStmt, room bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if session := c.of[driverConn]; session != nil {
@@ -141,26 +160,19 @@ func (c *sessionCache) get(driverConn any, text string) (known queryStmt, room b
 }
 
 func (c *sessionCache) forget(driverConn any) {
+	if !reflect.ValueOf(driverConn).Comparable() {
+		return // and never prepared on
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.of, driverConn)
 }
 
-func (c *sessionCache) forgetConn(conn *sql.Conn) {
-	if c != nil {
-		_ = conn.Raw(func(driverConn any) error { c.forget(driverConn); return nil })
-	}
-}
-
 // queryRow does for a driver's statement what sql.Row.Scan does for the fields of row.
 func queryRow(ctx context.Context, stmt driver.StmtQueryContext, args, row reflect.Value) (err error) {
-	values := make([]driver.NamedValue, args.NumField())
-	for i := range values {
-		value, err := driver.DefaultParameterConverter.ConvertValue(args.Field(i).Interface())
-		if err != nil {
-			return err
-		}
-		values[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
+	values, err := namedValues(args)
+	if err != nil {
+		return err
 	}
 	rows, err := stmt.QueryContext(ctx, values)
 	if err != nil {
@@ -182,6 +194,31 @@ func queryRow(ctx context.Context, stmt driver.StmtQueryContext, args, row refle
 		return closeErr
 	}
 	return err
+}
+
+// execRows does for a driver's statement what sql.Stmt.ExecContext and sql.Result.RowsAffected do.
+func execRows(ctx context.Context, stmt driver.StmtExecContext, args reflect.Value) (int64, error) {
+	values, err := namedValues(args)
+	if err != nil {
+		return 0, err
+	}
+	result, err := stmt.ExecContext(ctx, values)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func namedValues(args reflect.Value) ([]driver.NamedValue, error) {
+	values := make([]driver.NamedValue, args.NumField())
+	for i := range values {
+		value, err := driver.DefaultParameterConverter.ConvertValue(args.Field(i).Interface())
+		if err != nil {
+			return nil, err
+		}
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
+	}
+	return values, nil
 }
 
 // assign copies a value of a driver, whose memory may be the driver's.

@@ -26,6 +26,10 @@ func (s *cannedStmt) QueryContext(_ context.Context, args []driver.NamedValue) (
 	s.got = args
 	return s, nil
 }
+func (s *cannedStmt) ExecContext(_ context.Context, args []driver.NamedValue) (driver.Result, error) {
+	s.got = args
+	return driver.RowsAffected(1), s.closeErr
+}
 func (s *cannedStmt) Columns() []string { return make([]string, len(s.row)) }
 func (s *cannedStmt) Close() error      { return s.closeErr }
 
@@ -137,7 +141,7 @@ func testSessionCache(t *testing.T) {
 	time.Sleep(sessionGone + time.Second)
 	use(c, "a")
 	if n := len(cache.of); n != 1 {
-		t.Errorf("%d sessions remembered after an hour, want 1", n)
+		t.Errorf("%d sessions remembered when they had been idle for long, want 1", n)
 	}
 	cache.forget(c)
 	use(c, "a")

@@ -25,7 +25,9 @@ type tableBackend struct {
 	redact *redact.Redactor
 	log    *zap.Logger
 
-	beliefs beliefs
+	beliefs  beliefs
+	sessions *sessions
+	prepares preparation
 
 	// stepAside, if not nil, is called by whoever has taken the given connection, and what it returns before giving it back.
 	stepAside func(context.Context) (resume func(), err error)
@@ -35,10 +37,14 @@ func newTableBackend(d DB, r *redact.Redactor, log *zap.Logger) *tableBackend {
 	t := &tableBackend{db: d, redact: r, log: log}
 	if p, ok := d.(pool); ok {
 		t.keeper = &keeper{pool: p, terms: make(map[Term]struct{})}
-	} else if _, ok := d.(session); ok {
+		t.sessions = newSessions(p, nil)
+		return t
+	}
+	if _, ok := d.(session); ok {
 		t.given = make(chan struct{}, 1)
 		t.given <- struct{}{}
 	}
+	t.sessions = newSessions(nil, d)
 	return t
 }
 
@@ -58,7 +64,7 @@ func (t *tableBackend) runFor(ctx context.Context, d time.Duration, preferKept b
 	}
 	switch {
 	case t.keeper != nil:
-		return t.keeper.run(ctx, preferKept, timed)
+		return t.keeper.run(ctx, preferKept, func(conn *sql.Conn) error { return timed(t.prepares.on(conn)) })
 	case t.given != nil:
 		select {
 		case <-t.given:
@@ -114,6 +120,7 @@ func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	args := db.AcquireLeaseParams{
 		TTLSeconds: r.TTL.Seconds(), Name: r.Name, Owner: r.Owner, Metadata: r.metadataColumn(),
 	}
+	t.prepares.look(ctx, t.sessions)
 	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
 		return t.askFor(ctx, s, args)
 	})

@@ -77,7 +77,7 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 	for n := 1; ; n++ {
 		var rows int64
 		err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
-			if rows, err = queries.ReleaseLease(ctx, s, args); err != nil || t.given == nil || rows == 0 {
+			if rows, err = tell(ctx, s, db.ReleaseLease, args, queries.ReleaseLease); err != nil || t.given == nil || rows == 0 {
 				lost = lost || broken(ctx, err)
 				return err
 			}
