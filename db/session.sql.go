@@ -428,44 +428,33 @@ func (q *Queries) PingSession(ctx context.Context, db DBTX) (int32, error) {
 }
 
 const ReleaseWithSession = `-- name: ReleaseWithSession :one
-WITH released AS (
-    UPDATE pglease_leases AS l
-    SET
-        expires_at = GREATEST(
-            LEAST(pg_catalog.statement_timestamp(), l.expires_at),
-            l.acquired_at + pg_catalog.make_interval(secs => $1::double precision)
-        ),
-        heartbeat_at = GREATEST(
-            LEAST(pg_catalog.statement_timestamp(), l.expires_at),
-            l.acquired_at + pg_catalog.make_interval(secs => $1::double precision)
-        ),
-        session = NULL
-    WHERE
-        l.task_name = $2::text
-        AND l.owner_id = $3::text
-        AND l.token = $4::bigint
-        AND l.expires_at > pg_catalog.clock_timestamp()
-        AND l.heartbeat_at < l.expires_at
-    RETURNING 1 AS one
-), counted AS MATERIALIZED (
-    SELECT pg_catalog.count(*) AS n FROM released
-), unlocked AS MATERIALIZED (
-    SELECT counted.n, pg_catalog.pg_advisory_unlock($5::bigint) AS yes FROM counted
-), unmarked AS MATERIALIZED (
-    SELECT CASE WHEN unlocked.yes THEN pg_catalog.pg_advisory_unlock_shared(
+UPDATE pglease_leases AS l
+SET
+    expires_at = GREATEST(
+        LEAST(pg_catalog.statement_timestamp(), l.expires_at),
+        l.acquired_at + pg_catalog.make_interval(secs => $1::double precision)
+    ),
+    heartbeat_at = GREATEST(
+        LEAST(pg_catalog.statement_timestamp(), l.expires_at),
+        l.acquired_at + pg_catalog.make_interval(secs => $1::double precision)
+    ),
+    session = NULL
+WHERE
+    l.task_name = $2::text
+    AND l.owner_id = $3::text
+    AND l.token = $4::bigint
+    AND l.expires_at > pg_catalog.clock_timestamp()
+    AND l.heartbeat_at < l.expires_at
+RETURNING
+    pg_catalog.pg_advisory_unlock($5::bigint)::boolean AS unlocked,
+    pg_catalog.pg_advisory_unlock_shared(
         pg_catalog.to_regclass('pglease_leases')::oid::integer, ($5::bigint & 4294967295)::oid::integer
-    ) END AS yes
-    FROM unlocked
-), restored AS MATERIALIZED (
-    SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
-    FROM unmarked, pg_catalog.jsonb_each_text(($6::text)::jsonb) AS s
-)
-SELECT
-    unlocked.n::bigint AS released,
-    unlocked.yes::boolean AS unlocked,
-    COALESCE(unmarked.yes, true)::boolean AS unmarked,
+    )::boolean AS unmarked,
+    (
+        SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false))
+        FROM pg_catalog.jsonb_each_text(($6::text)::jsonb) AS s
+    )::bigint AS restored,
     pg_catalog.pg_backend_pid()::integer AS pid
-FROM unlocked, unmarked, restored
 `
 
 type ReleaseWithSessionParams struct {
@@ -478,15 +467,16 @@ type ReleaseWithSessionParams struct {
 }
 
 type ReleaseWithSessionRow struct {
-	Released int64
 	Unlocked bool
 	Unmarked bool
+	Restored int64
 	PID      int32
 }
 
 // Ends the term of a hybrid lease on its pinned connection: the row as ReleaseLease does, then the advisory lock, then the
-// session's settings. The order is forced: unlocked before the row is written, the next holder could take the row in
-// between, and this statement would end that one's term.
+// session's settings. The order is forced, RETURNING comes after the write: unlocked before the row is written, the next holder could
+// take the row in between, and this statement would end that one's term. No row: the term was over before, and nothing was
+// done; UnlockKey does the rest.
 // Locks:  the row FOR NO KEY UPDATE, for lock_timeout at the most. Gives up the advisory locks.
 // Sent:   by Release, Do, Close and whatever ends a hybrid lease.
 func (q *Queries) ReleaseWithSession(ctx context.Context, db DBTX, arg ReleaseWithSessionParams) (ReleaseWithSessionRow, error) {
@@ -500,9 +490,9 @@ func (q *Queries) ReleaseWithSession(ctx context.Context, db DBTX, arg ReleaseWi
 	)
 	var i ReleaseWithSessionRow
 	err := row.Scan(
-		&i.Released,
 		&i.Unlocked,
 		&i.Unmarked,
+		&i.Restored,
 		&i.PID,
 	)
 	return i, err
@@ -594,67 +584,71 @@ WITH lock AS MATERIALIZED (
         ) IS NOT NULL
         ELSE false
     END AS won
-), wanted AS MATERIALIZED (
-    SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
-    FROM lock
-    CROSS JOIN pg_catalog.jsonb_each_text(($2::text)::jsonb) AS s (key, value)
-    WHERE lock.won AND pg_catalog.current_setting(s.key, true) <> s.value
-), changed AS MATERIALIZED (
-    SELECT
-        pg_catalog.jsonb_object_agg(wanted.name, wanted.old)::text AS old,
-        pg_catalog.count(pg_catalog.set_config(wanted.name, wanted.value, false)) AS n
-    FROM wanted
-), free AS MATERIALIZED (
-    SELECT
-        f.task_name,
-        pg_catalog.clock_timestamp() AS at,
-        GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token
-    FROM lock, changed, pglease_leases AS f
-    WHERE lock.won AND changed.n >= 0 AND f.task_name = $3::text AND f.expires_at <= pg_catalog.clock_timestamp()
-    FOR UPDATE OF f SKIP LOCKED
 ), granted AS (
     UPDATE pglease_leases AS l
     SET
-        owner_id = $4::text,
+        owner_id = $2::text,
         acquired_at = free.at,
-        expires_at = free.at + pg_catalog.make_interval(secs => $5::double precision),
+        expires_at = free.at + pg_catalog.make_interval(secs => $3::double precision),
         heartbeat_at = free.at,
         token = free.token,
-        session = CASE WHEN $6::bigint >= 0 THEN pg_catalog.jsonb_build_object(
-            'owner', $4::text,
+        session = CASE WHEN $4::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+            'owner', $2::text,
             'token', free.token,
             'acquired_us', (EXTRACT(epoch FROM free.at) * 1000000)::bigint,
             'pid', pg_catalog.pg_backend_pid(),
             'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
-            'notice_ms', $6::bigint
+            'notice_ms', $4::bigint
         ) END,
-        metadata = ($7::text)::jsonb
-    FROM free
+        metadata = ($5::text)::jsonb
+    FROM (
+        SELECT
+            f.task_name,
+            pg_catalog.clock_timestamp() AS at,
+            GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token
+        FROM lock, pglease_leases AS f
+        WHERE lock.won AND f.task_name = $6::text AND f.expires_at <= pg_catalog.clock_timestamp()
+        FOR UPDATE OF f SKIP LOCKED
+    ) AS free
     WHERE l.task_name = free.task_name
-    RETURNING l.acquired_at, l.expires_at, l.token
+    RETURNING
+        l.acquired_at,
+        l.expires_at,
+        l.token,
+        (
+            SELECT CASE
+                WHEN pg_catalog.count(pg_catalog.set_config(w.name, w.value, false)) > 0 THEN pg_catalog.jsonb_object_agg(w.name, w.old)::text
+                ELSE '{}'
+            END
+            FROM (
+                SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
+                FROM pg_catalog.jsonb_each_text(($7::text)::jsonb) AS s (key, value)
+                WHERE pg_catalog.current_setting(s.key, true) <> s.value
+                OFFSET 0 -- old is read before the setting is changed
+            ) AS w
+        ) AS old_settings
 )
 SELECT
     (NOT lock.won)::boolean AS busy,
     (granted.token IS NOT NULL)::boolean AS granted,
-    COALESCE(changed.old, '{}')::text AS old_settings,
+    COALESCE(granted.old_settings, '')::text AS old_settings,
     pg_catalog.pg_backend_pid()::integer AS pid,
     COALESCE(granted.acquired_at, pg_catalog.clock_timestamp())::timestamptz AS acquired_at,
     COALESCE(granted.expires_at, pg_catalog.clock_timestamp())::timestamptz AS expires_at,
     COALESCE(granted.token, 0)::bigint AS token,
     COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
 FROM lock
-CROSS JOIN changed
 LEFT JOIN granted ON true
 `
 
 type TakeWithSessionParams struct {
 	Key        int64
-	Settings   string
-	Name       string
 	Owner      string
 	TTLSeconds float64
 	NoticeMS   int64
 	Metadata   string
+	Name       string
+	Settings   string
 }
 
 type TakeWithSessionRow struct {
@@ -669,23 +663,24 @@ type TakeWithSessionRow struct {
 }
 
 // Makes an attempt on a row that exists and has expired: what AcquireWithSession does in the most frequent case, for half of
-// its planning. Answers one row: busy, another session has the advisory lock, and nothing was locked or changed; or not busy,
-// and granted or not. If not, this session has the lock, and AcquireWithSession, with have_lock, tells what there is of the row.
+// its planning and running. Answers one row: busy, another session has the advisory lock, and nothing was locked or changed; or not busy,
+// and granted or not. If not, this session has the lock, its settings are as they were (old_settings is empty), and AcquireWithSession,
+// with have_lock, tells what there is of the row.
 // Locks:  the advisory lock and the mark, as AcquireWithSession does. If won: the row FOR UPDATE, not waiting; a row that this misses
 //
 //	(H1) is not lost to it, but left to AcquireWithSession.
 //
-// Writes: the row, if granted; the settings of the session, if the lock was won.
+// Writes: the row and the settings of the session, if granted.
 // Sent:   in place of AcquireWithSession by a client that has released the name itself a moment ago.
 func (q *Queries) TakeWithSession(ctx context.Context, db DBTX, arg TakeWithSessionParams) (TakeWithSessionRow, error) {
 	row := db.QueryRowContext(ctx, TakeWithSession,
 		arg.Key,
-		arg.Settings,
-		arg.Name,
 		arg.Owner,
 		arg.TTLSeconds,
 		arg.NoticeMS,
 		arg.Metadata,
+		arg.Name,
+		arg.Settings,
 	)
 	var i TakeWithSessionRow
 	err := row.Scan(

@@ -85,7 +85,7 @@ func mustBeClean(t *testing.T, db *sql.DB, k kind, dsn string) {
 func (e *env) holderPID() int {
 	e.t.Helper()
 	return value[int](e, `SELECT coalesce(max(pid), 0) FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE locktype = 'advisory' AND granted AND starts_with(application_name, $1)`, e.app)
+		WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND starts_with(application_name, $1)`, e.app)
 }
 
 // waiting counts the sessions that wait for an advisory lock of the test.

@@ -2,6 +2,7 @@ package pglease
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -19,6 +20,7 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	}
 	begun := time.Now()
 	var row db.ReleaseWithSessionRow
+	over := false     // before
 	unlocked := false // perhaps, by a try whose write did not last
 	err := p.use(ctx, 2*callTimeout, func(ctx context.Context, s statements) (err error) {
 		for n := 1; ; n++ {
@@ -30,6 +32,9 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 				MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token, Key: p.key, Settings: p.settings,
 			}, queries.ReleaseWithSession)
 			cancel()
+			if over = errors.Is(err, sql.ErrNoRows); over {
+				return h.unlockOver(ctx, s, p, unlocked)
+			}
 			if err == nil {
 				break
 			}
@@ -42,13 +47,13 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 			}
 			unlocked = true
 		}
-		if err != nil || h.given == nil || row.Released == 0 {
+		if err != nil || h.given == nil {
 			return err
 		}
 		return h.notInTransaction(ctx, s)
 	}, false)
-	if err == nil && (!row.Unlocked && !unlocked || row.PID != p.pid) {
-		err = pooled("the lock was not in the session that should have had it")
+	if err == nil && !over && (!row.Unlocked && !unlocked || row.PID != p.pid) {
+		err = errLockElsewhere
 	}
 	if err != nil {
 		lost := broken(ctx, err)
@@ -61,17 +66,39 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	h.mu.Lock()
 	delete(h.held, term)
 	h.mu.Unlock()
-	if row.Unmarked {
+	if over || row.Unmarked {
 		h.giveBack(p, nil)
 	} else { // the table has been replaced under the lease, and the mark is the old one's
 		h.destroy(p)
 	}
 	p.end(nil)
-	if row.Released == 0 {
+	if over {
 		return ErrLost
 	}
 	if minHold == 0 {
 		h.beliefs.set(term.Name, true, time.Now().Add(freeFor))
+	}
+	return nil
+}
+
+// errLockElsewhere is what a release finds out of a pooler.
+var errLockElsewhere = pooled("the lock was not in the session that should have had it")
+
+// unlockOver gives up the lock of a term that was over when it was to be released, if that has not been done.
+func (h *hybridBackend) unlockOver(ctx context.Context, s statements, p *pinned, done bool) error {
+	sound, cancel, err := soundly(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	row, err := queries.UnlockKey(sound, s, db.UnlockKeyParams{Key: p.key, Settings: p.settings})
+	switch {
+	case err != nil:
+		return err
+	case !row.Unlocked && !done:
+		return errLockElsewhere
+	case !row.Unmarked:
+		return errors.New("the table has been replaced under the lease")
 	}
 	return nil
 }
