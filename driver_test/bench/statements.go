@@ -58,16 +58,19 @@ func (p *preparer) ExecContext(ctx context.Context, query string, args ...any) (
 	return p.of[query].ExecContext(ctx, args...)
 }
 
-// startPrepared returns a racer whose cycle is one of a goroutine's own connection and row.
-func startPrepared(p *place, kind string, cycle func(ctx context.Context, s *preparer, name string, i int) error) (*racer, error) {
+// A step is what a racer does again and again, with a connection and a row of the goroutine's own.
+type step func(ctx context.Context, s *preparer, name string, i int) error
+
+// startPrepared returns a racer of such steps. hold and try may be nil; both have the row of the first goroutine, and connections of their own.
+func startPrepared(p *place, kind string, cycle, hold, try step) (*racer, error) {
 	pool, err := p.pool()
 	if err != nil {
 		return nil, err
 	}
 	r := &racer{close: pool.Close}
-	sessions := make([]*preparer, goroutines)
+	sessions := make([]*preparer, goroutines+1) // the last is the holder's
 	names := make([]string, goroutines)
-	for i := range sessions {
+	for i := range names {
 		names[i] = raceName(p, i) + kind
 		_, err := pool.ExecContext(p.ctx, `INSERT INTO pglease_leases (task_name, owner_id, acquired_at, expires_at, heartbeat_at)
 			VALUES ($1, '', now(), now(), now()) ON CONFLICT DO NOTHING`, names[i])
@@ -75,16 +78,19 @@ func startPrepared(p *place, kind string, cycle func(ctx context.Context, s *pre
 			return nil, errors.Join(err, pool.Close())
 		}
 	}
-	r.cycle = func(ctx context.Context, i int) error {
-		if sessions[i] == nil {
+	do := func(ctx context.Context, f step, session, i int) error {
+		if sessions[session] == nil {
 			conn, err := pool.Conn(ctx)
 			if err != nil {
 				return err
 			}
-			sessions[i] = &preparer{conn, map[string]*sql.Stmt{}}
+			sessions[session] = &preparer{conn, map[string]*sql.Stmt{}}
 		}
-		return cycle(ctx, sessions[i], names[i], i)
+		return f(ctx, sessions[session], names[i], i)
 	}
+	r.cycle = func(ctx context.Context, i int) error { return do(ctx, cycle, i, i) }
+	r.hold = func(ctx context.Context) error { return do(ctx, hold, goroutines, 0) }
+	r.try = func(ctx context.Context, i int) error { return do(ctx, try, i, i) }
 	r.close = func() error {
 		var errs []error
 		for _, s := range sessions {
@@ -108,23 +114,47 @@ func startWideFloor(p *place) (*racer, error) {
 			return err
 		}
 		return oneRow(result.RowsAffected())
-	})
+	}, nil, nil)
 }
 
 func startTableStatements(p *place) (*racer, error) {
 	q := db.New()
+	hold := func(ctx context.Context, s *preparer, name string, _ int) error {
+		_, err := q.TakeLease(ctx, s, db.TakeLeaseParams{Owner: p.driver, TTLSeconds: 86400, Metadata: metadata, Name: name})
+		return err
+	}
+	try := func(ctx context.Context, s *preparer, name string, _ int) error {
+		row, err := q.ReadLease(ctx, s, name)
+		if err == nil && !row.ExpiresAt.After(row.ObservedAt) {
+			err = errors.New("the row has expired")
+		}
+		return err
+	}
 	return startPrepared(p, "-statements", func(ctx context.Context, s *preparer, name string, _ int) error {
 		row, err := q.TakeLease(ctx, s, db.TakeLeaseParams{Owner: p.driver, TTLSeconds: 30, Metadata: metadata, Name: name})
 		if err != nil {
 			return err
 		}
 		return oneRow(q.ReleaseLease(ctx, s, db.ReleaseLeaseParams{Name: name, Owner: p.driver, Token: row.Token}))
-	})
+	}, hold, try)
 }
 
 func startHybridStatements(p *place) (*racer, error) {
 	q := db.New()
 	seed := time.Now().UnixNano()
+	hold := func(ctx context.Context, s *preparer, name string, i int) error {
+		_, err := q.TakeWithSession(ctx, s, db.TakeWithSessionParams{
+			Key: seed + int64(i), Settings: settings, Name: name, Owner: p.driver, TTLSeconds: 86400, NoticeMS: 100, Metadata: metadata,
+		})
+		return err
+	}
+	try := func(ctx context.Context, s *preparer, name string, i int) error {
+		row, err := q.PeekWithSession(ctx, s, db.PeekWithSessionParams{Key: seed + int64(i), Name: name})
+		if err == nil && !row.Busy {
+			err = errors.New("the advisory lock was free")
+		}
+		return err
+	}
 	return startPrepared(p, "-session-statements", func(ctx context.Context, s *preparer, name string, i int) error {
 		key := seed + int64(i)
 		row, err := q.TakeWithSession(ctx, s, db.TakeWithSessionParams{
@@ -140,7 +170,7 @@ func startHybridStatements(p *place) (*racer, error) {
 			err = errors.New("the advisory lock was not there")
 		}
 		return err
-	})
+	}, hold, try)
 }
 
 func oneRow(n int64, err error) error {
