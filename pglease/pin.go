@@ -114,6 +114,7 @@ func (h *hybridBackend) giveBack(p *pinned, err error) {
 	if p.given == nil {
 		<-p.turn
 		defer func() { p.turn <- struct{}{} }()
+		_ = p.stopWatching(context.Background())
 		putBack(p.conn, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A bareConn is a connection that nothing is sent on.
@@ -29,7 +30,7 @@ func TestAConnectionGoesBackWhenNobodyUsesIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pool := sql.OpenDB(bareConnector{})
 				defer pool.Close()
-				h, err := newHybridBackend(newTableBackend(pool, nil, nil), clientOptions{})
+				h, err := newHybridBackend(newTableBackend(pool, nil, nil), clientOptions{sessionCheck: time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -40,7 +41,7 @@ func TestAConnectionGoesBackWhenNobodyUsesIt(t *testing.T) {
 				}
 				end := make(chan struct{})
 				go func() {
-					_ = p.use(t.Context(), callTimeout, func(context.Context, statements) error { <-end; return nil }, false)
+					_ = p.use(t.Context(), callTimeout, func(context.Context, statements) error { <-end; return nil }, true)
 				}()
 				synctest.Wait()
 				go leave(h, p)
@@ -52,6 +53,9 @@ func TestAConnectionGoesBackWhenNobodyUsesIt(t *testing.T) {
 				synctest.Wait()
 				if n := pool.Stats().InUse; n != 0 {
 					t.Errorf("after it: %d connections in use", n)
+				}
+				if p.watching != nil {
+					t.Error("a connection that is not ours any more is watched")
 				}
 				err = p.use(t.Context(), callTimeout, func(context.Context, statements) error {
 					t.Error("another statement was sent")

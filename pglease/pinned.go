@@ -70,7 +70,7 @@ func (p *pinned) use(ctx context.Context, d time.Duration, f func(context.Contex
 		return &unsentError{err}
 	}
 	err := f(ctx, p.statements())
-	if err == nil && keepWatching && p.ended.Err() == nil {
+	if err == nil && keepWatching && p.ended.Err() == nil && !p.left.Load() {
 		p.startWatching()
 	}
 	return err
