@@ -47,6 +47,9 @@ func (e *HeldError) Error() string {
 	if e.Expired() {
 		return fmt.Sprintf("pglease: %q is locked: its last term is guarded by an open transaction, or somebody is taking it", e.Name)
 	}
+	if !e.HeartbeatAt.Before(e.ExpiresAt) {
+		return fmt.Sprintf("pglease: %q is released by %s, and kept for another %v (minimum hold)", e.Name, e.Owner, e.Remaining().Round(time.Millisecond))
+	}
 	return fmt.Sprintf("pglease: %q is held by %s, for another %v unless it is renewed", e.Name, e.Owner, e.Remaining().Round(time.Millisecond))
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pglease/pglease-go/pglease"
 	"github.com/pglease/pglease-go/pglease/internal/fakedb"
@@ -182,6 +183,19 @@ func TestAForeignErrorBecomesABackendError_X1(t *testing.T) {
 		}
 	}
 	m.Fail(nil)
+}
+
+// Nobody can renew what is released and kept by its minimum hold.
+func TestHeldErrorOfAMinimumHold(t *testing.T) {
+	now := time.Now()
+	info := pglease.Info{Name: "x", Owner: "web-1", ObservedAt: now, HeartbeatAt: now, ExpiresAt: now.Add(20 * time.Second)}
+	if text := (&pglease.HeldError{Info: info}).Error(); !strings.Contains(text, "for another 20s unless it is renewed") {
+		t.Errorf("held: %s", text)
+	}
+	info.HeartbeatAt = info.ExpiresAt
+	if text := (&pglease.HeldError{Info: info}).Error(); !strings.Contains(text, "released by web-1, and kept for another 20s (minimum hold)") {
+		t.Errorf("released: %s", text)
+	}
 }
 
 func TestErrorTexts(t *testing.T) {

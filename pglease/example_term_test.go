@@ -24,6 +24,19 @@ func ExampleLease_Name() {
 	// working on partition-7
 }
 
+func ExampleLease_String() {
+	client := newClient(pglease.WithOwner("web-1"))
+	defer func() { _ = client.Close(ctx) }()
+
+	lease, err := client.TryAcquire(ctx, "import")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lease.String() == fmt.Sprintf("%q of %s, token %d", lease.Name(), lease.Owner(), lease.Token()))
+	// Output:
+	// true
+}
+
 func ExampleLease_Owner() {
 	client := newClient(pglease.WithOwner("web-1"))
 	defer func() { _ = client.Close(ctx) }()

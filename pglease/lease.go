@@ -75,6 +75,11 @@ func (c *Client) newLease(values context.Context, g Grant, config leaseConfig) *
 	return l
 }
 
+// String says which term it is: its name, owner and token. How it stands, Err tells.
+func (l *Lease) String() string {
+	return fmt.Sprintf("%q of %s, token %d", l.term.Name, l.term.Owner, l.term.Token)
+}
+
 // Name returns the name that is leased.
 func (l *Lease) Name() string { return l.term.Name }
 

@@ -61,6 +61,9 @@ func (w *waitLine) text(now time.Time) string {
 	if w.last.Expired() {
 		return fmt.Sprintf("waiting for %s: its row is locked by somebody", name)
 	}
+	if released(w.last.Info) {
+		return fmt.Sprintf("waiting for %s: released, and kept for another %s (minimum hold)", name, left.Round(time.Second))
+	}
 	return fmt.Sprintf("waiting for %s: held by %s since %s, for another %s at most unless it is renewed", name,
 		printable(w.last.Owner), w.last.AcquiredAt.Local().Format("15:04:05"), left.Round(time.Second))
 }

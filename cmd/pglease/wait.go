@@ -73,6 +73,9 @@ func (a *app) awaitFree(ctx context.Context, c *pglease.Client, name string, tim
 			if !answered {
 				return exit(codeTimeout, "timed out waiting: the database has not answered in that time")
 			}
+			if released(last) {
+				return exit(codeTimeout, "timed out waiting: %q is released, and kept for another %s (minimum hold)", name, short(last.Remaining()))
+			}
 			return exit(codeTimeout, "timed out waiting: %q is held by %s, for another %s unless it is renewed", name, last.Owner, short(last.Remaining()))
 		case <-time.After(min(time.Second, max(50*time.Millisecond, last.Remaining()+time.Millisecond))):
 		}
