@@ -189,6 +189,22 @@ func TestExclusionsAreCounted(t *testing.T) {
 	late.grant(1, 96, 30)
 	late.excuses(t, Trust, string(Remove))
 
+	// A stopped process reads its grant when it wakes; its session has been ended, and a Python worker has the next term but one.
+	python := newStory()
+	python.op(1, Acquire, 17, 580, 10, OK).Deadline = 917 * ms
+	python.fault(Stop, 18, 580, 1)
+	python.op(2, Take, 297, 299, -8, OK).Deadline = 1197 * ms
+	python.rejected(t, Trust, "trusted token -8 until")
+	python.fault(Terminate, 18, 32, 1)
+	python.excuses(t, Trust, "session ended while its holder was paused or cut off (3.2)")
+
+	python = newStory() // the other way round, nothing explains it
+	python.op(2, Take, 7, 9, -8, OK).Deadline = 907 * ms
+	python.op(1, Acquire, 17, 580, 10, OK).Deadline = 917 * ms
+	python.fault(Stop, 18, 580, 1)
+	python.fault(Terminate, 18, 32, 1)
+	python.rejected(t, Trust, "trusted token -8 until")
+
 	early := func() *story {
 		s := newStory()
 		s.grant(1, 0, 10)

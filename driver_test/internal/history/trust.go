@@ -119,7 +119,7 @@ func (h *History) excused(a, b *trusted) string {
 	// The one that should have known better is the older term, even if its holder was told of it later. By its deadline at
 	// the latest it learns of everything.
 	old := a
-	if a.grant.Token > b.grant.Token && b.grant.Token > 0 {
+	if later(a.grant, b.grant) {
 		old = b
 	}
 	since := max(min(a.grant.from(), b.grant.from()), until-int64(old.who.TTL)-int64(time.Second))
@@ -137,6 +137,14 @@ func (h *History) excused(a, b *trusted) string {
 		return "session ended while its holder was paused or cut off (3.2)"
 	}
 	return ""
+}
+
+// later reports whether a began after b did. A Python worker's tokens do not tell.
+func later(a, b *Op) bool {
+	if a.Token > 0 && b.Token > 0 {
+		return a.Token > b.Token
+	}
+	return a.from() > b.from()
 }
 
 // restored reports whether a client's connections were ended by the end of a partition.
