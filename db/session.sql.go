@@ -725,7 +725,9 @@ type UnlockKeyRow struct {
 }
 
 // Gives up the advisory locks of a key, says whether this session had them, and restores the session's settings.
-// Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won.
+// Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won; and by a release whose term was
+//
+//	over before.
 func (q *Queries) UnlockKey(ctx context.Context, db DBTX, arg UnlockKeyParams) (UnlockKeyRow, error) {
 	row := db.QueryRowContext(ctx, UnlockKey, arg.Key, arg.Settings)
 	var i UnlockKeyRow

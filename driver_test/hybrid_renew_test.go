@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"testing"
@@ -88,14 +89,69 @@ func TestATryBehindAGuardIsShort(t *testing.T) {
 // TestATableReplacedUnderALease leaves no lock behind: the session's mark is the old table's.
 func TestATableReplacedUnderALease(t *testing.T) {
 	each(t, two, func(t *testing.T, e *env, k kind) {
-		c := hybridClient(t, e.hybridPool(t, k, e.dsn()))
-		l := mustTry(t, c, e.schema)
-		e.exec("DROP TABLE pglease_leases")
-		e.table()
-		if err := l.Release(testContext(t)); !errors.Is(err, pglease.ErrLost) {
-			t.Errorf("Release: %v", err)
+		db := e.hybridPool(t, k, e.dsn())
+		for what, d := range map[string]pglease.DB{"a pool": db, "a given connection": conn(t, db)} {
+			l := mustTry(t, hybridClient(t, d), e.schema)
+			e.exec("DROP TABLE pglease_leases")
+			e.table()
+			if err := l.Release(testContext(t)); !errors.Is(err, pglease.ErrLost) {
+				t.Errorf("%s: Release: %v", what, err)
+			}
+			e.noLockAfterward(t)
+			mustRelease(t, mustTry(t, hybridClient(t, db), e.schema))
 		}
-		e.noLock()
+	})
+}
+
+// TestAReleaseThatIsRolledBack (D3): the commit fails, after the lock has been given up, and the release is sent again.
+func TestAReleaseThatIsRolledBack(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		e.exec("CREATE SEQUENCE commits")
+		e.exec(`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN
+				IF nextval('commits') % 2 = 1 THEN
+					RAISE 'the first of two' USING ERRCODE = '40001';
+				END IF;
+				RETURN NULL;
+			END $$`)
+		e.exec(`CREATE CONSTRAINT TRIGGER fail_once AFTER UPDATE ON pglease_leases DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW WHEN (NEW.expires_at < OLD.expires_at) EXECUTE FUNCTION fail_once()`)
+		db := e.hybridPool(t, k, e.dsn())
+		given := conn(t, db)
+		pids := make(map[int]bool)
+		session := func(from interface {
+			QueryRowContext(context.Context, string, ...any) *sql.Row
+		}) {
+			var pid int
+			if err := from.QueryRowContext(testContext(t), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				t.Error(err)
+			}
+			pids[pid] = true
+		}
+		session(given)
+		c := hybridClient(t, given)
+		for range 3 {
+			mustRelease(t, mustTry(t, c, e.schema))
+			e.noLock()
+			session(given) // and not a connection that was destroyed
+		}
+		if len(pids) != 1 {
+			t.Errorf("the given connection had %d sessions", len(pids))
+		}
+		own := e.hybridPool(t, k, e.dsn())
+		own.SetMaxIdleConns(4)
+		c = hybridClient(t, own)
 		mustRelease(t, mustTry(t, c, e.schema))
+		before := own.Stats().OpenConnections
+		for range 3 {
+			mustRelease(t, mustTry(t, c, e.schema))
+			e.noLock()
+		}
+		if after := own.Stats().OpenConnections; after != before {
+			t.Errorf("%d connections of the pool are open, want %d", after, before)
+		}
+		if n := value[int](e, "SELECT last_value FROM commits"); n != 14 {
+			t.Errorf("%d releases were committed or not, want 14: each was to be sent twice", n)
+		}
 	})
 }

@@ -55,7 +55,12 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	if err == nil && !over && (!row.Unlocked && !unlocked || row.PID != p.pid) {
 		err = errLockElsewhere
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case over && !errors.Is(err, errLockElsewhere):
+		h.destroy(p) // and with it what could not be unlocked
+		return ErrLost
+	default:
 		lost := broken(ctx, err)
 		h.destroy(p)
 		if lost && h.keeper != nil {
@@ -66,9 +71,9 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 	h.mu.Lock()
 	delete(h.held, term)
 	h.mu.Unlock()
-	if over || row.Unmarked {
+	if over || row.Unmarked || !row.Unlocked { // the mark went with the lock, perhaps by a try before
 		h.giveBack(p, nil)
-	} else { // the table has been replaced under the lease, and the mark is the old one's
+	} else { // another table has the rows now, and the mark is the old one's
 		h.destroy(p)
 	}
 	p.end(nil)

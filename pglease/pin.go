@@ -111,11 +111,14 @@ func (h *hybridBackend) giveBack(p *pinned, err error) {
 		return
 	}
 	h.unpinned(p.reserved)
-	if p.given == nil {
-		<-p.turn
-		defer func() { p.turn <- struct{}{} }()
+	<-p.turn
+	defer func() { p.turn <- struct{}{} }()
+	switch {
+	case p.given == nil:
 		_ = p.stopWatching(context.Background())
 		putBack(p.conn, err)
+	case p.watching != nil:
+		p.watching.stop() // it leaves the caller's connection as soon as it can
 	}
 }
 

@@ -330,7 +330,8 @@ RETURNING
 
 -- name: UnlockKey :one
 -- Gives up the advisory locks of a key, says whether this session had them, and restores the session's settings.
--- Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won.
+-- Sent:   when the lock was won and the row was not, or when it is not known whether the lock was won; and by a release whose term was
+--         over before.
 WITH unlocked AS MATERIALIZED (
     SELECT pg_catalog.pg_advisory_unlock(@key::bigint) AS yes
 ), unmarked AS MATERIALIZED (
