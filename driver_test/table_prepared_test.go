@@ -128,10 +128,11 @@ func TestPoolersThatLookLikeSessions(t *testing.T) {
 	}
 }
 
-// TestNothingIsPreparedForFew: a client that sends a statement now and then asks no questions, and neither does one with one connection.
+// TestNothingIsPreparedForFew: a client that sends a statement now and then asks no questions, and neither does one whose pool is so
+// small that others would wait for it.
 func TestNothingIsPreparedForFew(t *testing.T) {
 	e := newEnv(t).table()
-	for most, n := range map[int]int{1: often, 3: 10} {
+	for most, n := range map[int]int{1: often, 2: often, 3: 10} {
 		db := e.open(t, libpq, e.dsn())
 		db.SetMaxOpenConns(most)
 		cycles(t, client(t, db), "name", n)

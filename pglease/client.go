@@ -62,8 +62,9 @@ type Client struct {
 // SetMaxOpenConns, or the client may keep the last connection for itself.
 //
 // Where the driver prepares nothing by itself (lib/pq), the statements that are sent most stay prepared in the pool's sessions: in hybrid
-// always, in table mode once a client has asked 32 times for names that it had asked for before. It looks first, at two connections
-// and with some 40 statements, whether each has a session of its own; behind a pooler in transaction mode nothing is prepared.
+// from the first, in table mode once a client has asked 32 times for names that it had asked for before. A client looks first, at two
+// connections and with some 25 statements, whether each has a session of its own: in table mode in the background, and not if the pool is
+// limited to two. Behind a pooler in transaction mode nothing is prepared, nor on a given *sql.Conn, or for a pool of one connection.
 //
 // Defaults: WithTTL 30 s, WithHeartbeatInterval TTL/3, WithSafetyMargin TTL/10 and 1 s at the most, WithPollInterval 1 s,
 // WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend
@@ -123,7 +124,9 @@ func New(d DB, opts ...Option) (*Client, error) {
 		h.expectEnd = c.expectEnd
 		c.backend = h
 	case c.backend == nil:
-		c.backend = newTableBackend(d, r, c.log)
+		t := newTableBackend(d, r, c.log)
+		t.prepares.inBackground, t.prepares.life = c.inBackground, c.life
+		c.backend = t
 	}
 	if b := o.backend; b != nil && reflect.TypeOf(b).Comparable() {
 		c.store = b

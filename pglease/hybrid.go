@@ -94,7 +94,7 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 
 // attemptOnce makes an attempt on one connection; sent reports that something of it was sent.
 func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (g Grant, waited, sent bool, err error) {
-	witnessed, err := h.sessions.preflight(ctx, secondWait)
+	witnessed, err := h.sessions.preflight(ctx, context.WithoutCancel(ctx))
 	if err != nil {
 		return g, false, false, err
 	}
@@ -103,7 +103,7 @@ func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (
 		return g, false, false, err
 	}
 	if witnessed && p.given == nil && !h.sessions.canWatch(p.statements()) {
-		p.cache = &prepared
+		p.prepares = true
 	}
 	g, waited, err = h.attemptOn(ctx, p, r, wait, witnessed)
 	h.settle(p, err)

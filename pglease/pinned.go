@@ -17,8 +17,8 @@ type pinned struct {
 	watching *watch        // guarded by turn
 	check    time.Duration // between two pings, where the driver cannot wait for the server
 
-	reserved *reservation  // it was pinned from, or nil
-	cache    *sessionCache // of its prepared statements, or nil
+	reserved *reservation // it was pinned from, or nil
+	prepares bool         // its statements stay prepared
 	pid      int32
 	key      int64
 	locked   bool   // this session has, or may have, the advisory lock
@@ -44,8 +44,8 @@ func (p *pinned) statements() statements {
 	switch {
 	case p.given != nil:
 		return statements{p.given}
-	case p.cache != nil:
-		return statements{preparing{p.conn, p.cache}}
+	case p.prepares:
+		return statements{preparing{p.conn, nil}}
 	default:
 		return statements{p.conn}
 	}

@@ -8,14 +8,16 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/pglease/pglease-go/db"
 )
 
 const (
-	// secondWait is how long a hybrid client's pre-flight waits for a second connection of the pool.
+	// secondWait is how long the pre-flight waits for a second connection of the pool.
 	secondWait = time.Second
 	// looks is how often it looks at two sessions, in a random order: whatever a pooler in transaction mode does, it does not know the
 	// order, and two connections come by two sessions each time with a chance of 1 in 2 to the power of this.
-	looks = 32
+	looks = 20
 	// looksAtOne is how often it looks if there is one connection.
 	looksAtOne = 3
 )
@@ -46,8 +48,9 @@ func newSessions(p pool, given DB) *sessions {
 // preflight finds out, once per client, whether sessions can be relied on: the server can be written to, two connections are
 // two sessions that stay what they are, and an advisory lock that one has is refused to the other (S1, S2, S5). With
 // one connection the second half cannot be known (witnessed is false): such a client writes no evidence, its leases are never
-// taken early, and it prepares nothing. It waits for a second connection for as long as wait says.
-func (s *sessions) preflight(ctx context.Context, wait time.Duration) (witnessed bool, err error) {
+// taken early, and it prepares nothing. Once it has its connections it goes on for as long as looking does, since what it finds is for
+// everybody who comes after.
+func (s *sessions) preflight(ctx, looking context.Context) (witnessed bool, err error) {
 	select {
 	case <-s.checking:
 	case <-ctx.Done():
@@ -61,32 +64,27 @@ func (s *sessions) preflight(ctx context.Context, wait time.Duration) (witnessed
 	}
 	var first, second *probe
 	if s.pool == nil {
-		first = &probe{statements: statements{s.given}}
+		first = &probe{statements: statements{s.given}, hangs: next}
 	} else {
 		a, connErr := s.pool.Conn(ctx)
 		if connErr != nil {
 			return false, &unsentError{connErr}
 		}
 		defer func() { putBackProbed(a, err) }()
-		first = &probe{statements: statements{a}}
+		first = &probe{statements: statements{a}, hangs: next}
 		if s.pool.Stats().MaxOpenConnections != 1 {
-			soon, cancel := context.WithTimeout(ctx, wait)
+			soon, cancel := context.WithTimeout(ctx, secondWait)
 			b, secondErr := s.pool.Conn(soon)
 			cancel()
 			if secondErr == nil {
 				defer func() { putBackProbed(b, err) }()
-				second = &probe{statements: statements{b}}
+				second = &probe{statements: statements{b}, hangs: next}
 			} else if ctx.Err() != nil {
 				return false, &unsentError{secondErr}
 			}
 		}
 	}
-	// It is for everybody who comes after, and does not end with the caller's context: between the lock and the unlock, a
-	// session must not be lost (see soundly).
-	ctx, cancel := limit(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	defer context.AfterFunc(ctx, next)() // the driver may hang, but not everybody behind it
-	if err := inspect(ctx, first, second); err != nil {
+	if err := inspect(looking, first, second); err != nil {
 		return false, err
 	}
 	s.mu.Lock()
@@ -129,12 +127,22 @@ func putBackProbed(conn *sql.Conn, err error) {
 // A probe is one connection of the pre-flight.
 type probe struct {
 	statements
-	pid  int32  // 0: nobody has looked
-	mark string // what the session was marked with last
+	hangs func() // is called if a statement takes too long: the driver may hang, but not everybody who waits for the pre-flight
+	pid   int32  // 0: nobody has looked
+	mark  string // what the session was marked with last
+}
+
+// limit returns a context for one statement.
+func (p *probe) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := limit(ctx, callTimeout)
+	stop := context.AfterFunc(ctx, p.hangs)
+	return ctx, func() { stop(); cancel() }
 }
 
 // look sees whether the session is the one of the look before, and marks it.
 func (p *probe) look(ctx context.Context, mark string) error {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
 	row, err := queries.DescribeSession(ctx, p, mark)
 	switch {
 	case err != nil:
@@ -147,6 +155,13 @@ func (p *probe) look(ctx context.Context, mark string) error {
 	}
 	p.pid, p.mark = row.PID, mark
 	return nil
+}
+
+// try sends a statement about the lock of a key.
+func (p *probe) try(ctx context.Context, send func(context.Context, db.DBTX, int64) (bool, error), key int64) (bool, error) {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	return send(ctx, p, key)
 }
 
 // inspect looks at the sessions behind one or two connections, each several times. It leaves no lock and no mark.
@@ -174,20 +189,19 @@ func inspect(ctx context.Context, first, second *probe) error {
 	if first.pid == second.pid {
 		return pooled("two connections share one session")
 	}
+	ctx = context.WithoutCancel(ctx) // between the lock and the unlock, a session must not be lost (see soundly)
 	probeKey := rand.Int64()
-	won, err := queries.ProbeLock(ctx, first, probeKey)
+	won, err := first.try(ctx, queries.ProbeLock, probeKey)
 	if err != nil {
 		return err
 	}
-	stolen, conflictErr := queries.ProbeConflict(ctx, second, probeKey)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	unlocked, err := queries.ProbeUnlock(ctx, first, probeKey)
+	stolen, conflictErr := second.try(ctx, queries.ProbeConflict, probeKey)
+	unlocked, err := first.try(ctx, queries.ProbeUnlock, probeKey)
 	moved := false
 	for try := 0; try < 40 && !unlocked && (err == nil || statementMoved(err)); try++ {
 		// A pooler has moved the first connection after all: look for the session with the lock.
 		moved = true
-		unlocked, err = queries.ProbeUnlock(ctx, both[try%2], probeKey)
+		unlocked, err = both[try%2].try(ctx, queries.ProbeUnlock, probeKey)
 	}
 	if moved && unlocked {
 		return pooled("a connection changed its session between two statements")

@@ -6,59 +6,74 @@ import (
 	"errors"
 	"math"
 	"sync/atomic"
-	"time"
 )
 
 // A preparation is the decision of a table-mode client to have its statements prepared (see prepared). Most clients send a few
 // statements a minute, and it is not worth a question; so it is put when a client has asked often, and only where the
 // driver prepares nothing by itself.
 type preparation struct {
+	inBackground func(func(context.Context)) // nil: it decides against it
+	life         context.Context             // ends when the client is closed
+
 	asked atomic.Int64 // how often a statement was sent that would be prepared
 	next  atomic.Int64 // how often it must be before the next look
 	ready atomic.Bool
 }
 
 const (
-	// secondSoon is how long the pre-flight waits for a second connection of a busy pool.
-	secondSoon = 10 * time.Millisecond
 	// preparesAfter is how many statements make a client one that asks often. If the pool was busy then, it is asked again after four
 	// times as many.
 	preparesAfter = 32
+	// neverAgain is more than a client asks.
+	neverAgain = math.MaxInt64
 )
 
 // count notes a statement that would be prepared.
 func (p *preparation) count() { p.asked.Add(1) }
 
-// look makes the pre-flight when it is due. It fails in silence: what it says of a server that hybrid cannot use is no fault
-// in table mode.
-func (p *preparation) look(ctx context.Context, s *sessions) {
+// look makes the pre-flight when it is due, in the background.
+func (p *preparation) look(s *sessions) {
 	asked, next := p.asked.Load(), p.next.Load()
-	if s.pool == nil || asked < max(next, preparesAfter) || !p.next.CompareAndSwap(next, math.MaxInt64) {
+	if p.inBackground == nil || s.pool == nil || asked < max(next, preparesAfter) || !p.next.CompareAndSwap(next, neverAgain) {
 		return
 	}
-	conn, err := s.pool.Conn(ctx)
-	if err != nil {
+	// A small pool is not taken from whoever wants a connection meanwhile.
+	if limits := s.pool.Stats(); limits.MaxOpenConnections > 0 && (limits.MaxOpenConnections < 3 || limits.MaxOpenConnections-limits.InUse < 2) {
 		p.next.Store(4 * asked)
 		return
+	}
+	p.inBackground(func(ctx context.Context) {
+		if !p.decide(ctx, s) {
+			p.next.Store(4 * asked)
+		}
+	})
+}
+
+// decide reports whether the decision is for good. It fails in silence: what the pre-flight says of a server that hybrid cannot use is no
+// fault in table mode.
+func (p *preparation) decide(ctx context.Context, s *sessions) bool {
+	conn, err := s.pool.Conn(ctx)
+	if err != nil {
+		return false
 	}
 	prepares := s.canWatch(statements{conn}) // as pgx does, which can wait, too
 	_ = conn.Close()
 	if prepares {
-		return
+		return true
 	}
-	witnessed, err := s.preflight(ctx, secondSoon)
-	switch {
-	case witnessed:
-		p.ready.Store(true)
-	case !errors.As(err, new(*UnsupportedError)):
-		p.next.Store(4 * asked)
-	}
+	witnessed, err := s.preflight(ctx, p.life)
+	p.ready.Store(witnessed)
+	return witnessed || errors.As(err, new(*UnsupportedError))
 }
+
+// moved is called when a statement has met another session than its own, in spite of the pre-flight: the pool leads to a pooler
+// now, and a statement's name there to whatever the session of the moment calls so.
+func (p *preparation) moved() { p.ready.Store(false) }
 
 // on returns how statements are sent on that connection.
 func (p *preparation) on(conn *sql.Conn) statements {
 	if p.ready.Load() {
-		return statements{preparing{conn, &prepared}}
+		return statements{preparing{conn, p.moved}}
 	}
 	return statements{conn}
 }

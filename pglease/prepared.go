@@ -27,7 +27,7 @@ const (
 	mostSessions = 256
 	// sessionGone is how long a session must have been idle to be taken for one that has ended, when there are too many: nobody tells
 	// when a pool closes one. If it has not, it will have its statements twice.
-	sessionGone = 5 * time.Minute
+	sessionGone = time.Hour
 )
 
 // A sessionCache has the prepared statements of a pool's connections.
@@ -37,7 +37,7 @@ type sessionCache struct {
 }
 
 type preparedSession struct {
-	statements map[string]preparedStmt // by text
+	statements map[string]preparedStmt // by text; nil: the driver's are of no use
 	used       time.Time
 }
 
@@ -50,7 +50,9 @@ type preparedStmt interface {
 // preparing is a connection on which ask prepares what it sends.
 type preparing struct {
 	*sql.Conn
-	cache *sessionCache
+	// moved, if not nil, is told that the statement has met another session than the one that had prepared it, and then the statement is
+	// sent unprepared. Otherwise the error is the caller's.
+	moved func()
 }
 
 // ask sends a statement that has one row for an answer: prepared, if s is preparing and the driver can, or else as queries
@@ -85,26 +87,35 @@ func sendPrepared(ctx context.Context, s statements, text string, run func(prepa
 	}
 	rawErr := p.Raw(func(driverConn any) error {
 		var stmt preparedStmt
-		if stmt, err = p.cache.prepare(ctx, driverConn, text); stmt != nil {
+		var known bool
+		if stmt, known, err = prepared.prepare(ctx, driverConn, text); stmt != nil {
 			sent = true
 			err = run(stmt)
 		}
-		switch state := stateOf(err); {
-		case state == stateStatementMissing && stmt != nil: // somebody has deallocated it, with DISCARD ALL for one, and nothing was done
-			p.cache.forget(driverConn)
-			sent, err = false, stmt.Close()
-		case state == stateStatementExists: // in a session that a pooler has handed on, and nothing was done
-			sent, err = false, nil
-		case state == statePlanChanged:
-			p.cache.forget(driverConn)
+		if ctx.Err() != nil && (sent || err != nil) {
+			prepared.forget(driverConn)
+			if err == nil {
+				err = ctx.Err()
+			}
+			return driver.ErrBadConn // a cancellation is under way to this session, and may meet what is sent next
 		}
-		if sent && err == nil && ctx.Err() != nil {
-			p.cache.forget(driverConn)
-			err = ctx.Err() // a cancellation is under way to this session, and may meet what is sent next
-			return driver.ErrBadConn
+		switch state := stateOf(err); { // in each of these cases the server has done nothing
+		case stmt == nil && state == stateStatementExists: // in a session that a pooler has handed on
+			err = nil
+			if p.moved != nil {
+				p.moved()
+			}
+		case stmt != nil && p.moved != nil && (state == stateProtocol || state == stateStatementMissing && !known):
+			prepared.drop(driverConn, text)
+			sent, err = false, nil
+			p.moved()
+		case stmt != nil && known && (state == stateStatementMissing || state == statePlanChanged):
+			// Somebody has deallocated it, with DISCARD ALL for one, or the table has changed.
+			prepared.drop(driverConn, text)
+			sent, err = false, stmt.Close()
 		}
 		if errors.Is(err, driver.ErrBadConn) {
-			p.cache.forget(driverConn)
+			prepared.forget(driverConn)
 			return err // so that the pool hears of it
 		}
 		return nil
@@ -115,23 +126,23 @@ func sendPrepared(ctx context.Context, s statements, text string, run func(prepa
 	return sent, err
 }
 
-// prepare returns nil and nil if the driver cannot, or there are too many sessions.
-func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string) (preparedStmt, error) {
+// prepare returns a statement that was prepared just now, or is known from before; nil without an error if the driver cannot, or
+// there are too many sessions.
+func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string) (stmt preparedStmt, known bool, err error) {
 	preparer, ok := driverConn.(driver.ConnPrepareContext)
 	if !ok || !reflect.ValueOf(driverConn).Comparable() {
-		return nil, nil
+		return nil, false, nil
 	}
-	known, room := c.get(driverConn, text)
-	if known != nil || !room {
-		return known, nil
+	stmt, room := c.get(driverConn, text)
+	if stmt != nil || !room {
+		return stmt, stmt != nil, nil
 	}
-	stmt, err := preparer.PrepareContext(ctx, text)
+	made, err := preparer.PrepareContext(ctx, text)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	query, ok := stmt.(preparedStmt)
-	if !ok {
-		return nil, stmt.Close()
+	if stmt, ok = made.(preparedStmt); !ok {
+		err = made.Close()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,17 +152,18 @@ func (c *sessionCache) prepare(ctx context.Context, driverConn any, text string)
 	if c.of[driverConn] == nil {
 		c.of[driverConn] = &preparedSession{make(map[string]preparedStmt), time.Now()}
 	}
-	c.of[driverConn].statements[text] = query
-	return query, nil
+	c.of[driverConn].statements[text] = stmt
+	return stmt, false, err
 }
 
 // get reports whether there is room for a statement that it does not find.
-func (c *sessionCache) get(driverConn any, text string) (known preparedStmt, room bool) {
+func (c *sessionCache) get(driverConn any, text string) (stmt preparedStmt, room bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if session := c.of[driverConn]; session != nil {
 		session.used = time.Now()
-		return session.statements[text], true
+		stmt, asked := session.statements[text]
+		return stmt, !asked
 	}
 	if len(c.of) >= mostSessions {
 		maps.DeleteFunc(c.of, func(_ any, s *preparedSession) bool { return time.Since(s.used) > sessionGone })
@@ -159,6 +171,16 @@ func (c *sessionCache) get(driverConn any, text string) (known preparedStmt, roo
 	return nil, len(c.of) < mostSessions
 }
 
+// drop forgets one statement of a session.
+func (c *sessionCache) drop(driverConn any, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if session := c.of[driverConn]; session != nil {
+		delete(session.statements, text)
+	}
+}
+
+// forget forgets a session.
 func (c *sessionCache) forget(driverConn any) {
 	if !reflect.ValueOf(driverConn).Comparable() {
 		return // and never prepared on

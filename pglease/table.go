@@ -120,7 +120,7 @@ func (t *tableBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	args := db.AcquireLeaseParams{
 		TTLSeconds: r.TTL.Seconds(), Name: r.Name, Owner: r.Owner, Metadata: r.metadataColumn(),
 	}
-	t.prepares.look(ctx, t.sessions)
+	t.prepares.look(t.sessions)
 	return t.acquire(ctx, r, func(ctx context.Context, s statements) (db.AcquireAnyLeaseRow, error) {
 		return t.askFor(ctx, s, args)
 	})

@@ -1,7 +1,7 @@
 -- name: DescribeSession :one
 -- Tells which session this is, and whether its server can be written to. Leaves a mark in the session, which another
 -- statement of the same session must find again. Writes nothing else.
--- Sent:   by the pre-flight of a hybrid client, and of a table-mode client that asks often, if its driver prepares nothing by itself: 32
+-- Sent:   by the pre-flight of a hybrid client, and of a table-mode client that asks often, if its driver prepares nothing by itself: 20
 --         times on two connections, or 3 times on one, the last time on each with an empty mark.
 SELECT
     pg_catalog.pg_backend_pid()::integer AS pid,
