@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ type beliefs struct {
 type belief struct {
 	free  bool // or else held
 	until time.Time
+
+	column   string            // the metadata of whoever holds it,
+	metadata map[string]string // and what they say
 }
 
 const (
@@ -27,15 +31,37 @@ const (
 	freeFor = time.Second
 	// mostBeliefs bounds the memory for them: when there are more, all are forgotten.
 	mostBeliefs = 10_000
+	// mostMetadata is how many bytes of metadata are remembered with a belief.
+	mostMetadata = 1 << 10
 )
 
-func (b *beliefs) set(name string, free bool, until time.Time) {
+// free notes that a name was released.
+func (b *beliefs) free(name string) { b.set(name, belief{free: true, until: time.Now().Add(freeFor)}) }
+
+// held notes that a name is held, and returns what its row's metadata say. They are decoded once for a term, which is a twelfth of the time
+// of a client that tries again and again.
+func (b *beliefs) held(name string, until time.Time, column string) map[string]string {
+	b.mu.Lock()
+	known := b.of[name]
+	b.mu.Unlock()
+	if known.column != column {
+		known.metadata = decodeMetadata(column)
+	}
+	if len(column) <= mostMetadata {
+		b.set(name, belief{until: until, column: column, metadata: known.metadata})
+	} else {
+		b.set(name, belief{until: until})
+	}
+	return maps.Clone(known.metadata)
+}
+
+func (b *beliefs) set(name string, is belief) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil || len(b.of) >= mostBeliefs {
 		b.of = make(map[string]belief)
 	}
-	b.of[name] = belief{free, until}
+	b.of[name] = is
 }
 
 func (b *beliefs) forget(name string) {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +60,29 @@ func TestAWrongBeliefCostsAStatementAndNoMore(t *testing.T) {
 			t.Errorf("token %d after %d", mine.Token(), l.Token())
 		}
 		release(mine)
+	})
+}
+
+// TestMetadataOfAHolderAreDecodedForEachTerm: what is remembered of a term is neither the caller's to change, nor the next one's.
+func TestMetadataOfAHolderAreDecodedForEachTerm(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fakedb.Server, db *sql.DB) {
+		c, other := open(t, db), open(t, db)
+		for _, value := range []string{"a", "b", strings.Repeat("long", 1000), "a"} {
+			l, err := other.TryAcquire(t.Context(), t.Name(), pglease.WithMetadata(map[string]string{"key": value}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				_, err := c.TryAcquire(t.Context(), t.Name())
+				var held *pglease.HeldError
+				if !errors.As(err, &held) || held.Metadata["key"] != value || len(held.Metadata) < 2 {
+					t.Fatalf("%v: %v, want the key %q, and who holds it", err, held.Metadata, value)
+				}
+				clear(held.Metadata)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 }

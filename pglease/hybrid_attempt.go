@@ -255,8 +255,7 @@ func (a *hybridAttempt) asRow() db.GetLeaseRow {
 }
 
 func (a *hybridAttempt) held(note string) *HeldError {
-	a.h.beliefs.set(a.r.Name, false, a.start.Add(a.row.ExpiresAt.Sub(a.row.ObservedAt)))
-	return &HeldError{Info: infoOf(a.asRow()), note: note}
+	return &HeldError{Info: a.h.infoOfHeld(a.asRow(), a.start), note: note}
 }
 
 // granted makes sure of the grant, and keeps the connection pinned for it.

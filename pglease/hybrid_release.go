@@ -81,7 +81,7 @@ func (h *hybridBackend) Release(ctx context.Context, term Term, minHold time.Dur
 		return ErrLost
 	}
 	if minHold == 0 {
-		h.beliefs.set(term.Name, true, time.Now().Add(freeFor))
+		h.beliefs.free(term.Name)
 	}
 	return nil
 }

@@ -199,14 +199,22 @@ func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context
 		}
 	}
 	if !row.Granted {
-		t.beliefs.set(row.TaskName, false, start.Add(row.ExpiresAt.Sub(row.ObservedAt)))
-		return Grant{}, &HeldError{Info: infoOf(db.GetLeaseRow{
+		return Grant{}, &HeldError{Info: t.infoOfHeld(db.GetLeaseRow{
 			TaskName: row.TaskName, OwnerID: row.OwnerID, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt, HeartbeatAt: row.HeartbeatAt,
 			Token: row.Token, Session: row.Session, Metadata: row.Metadata, ObservedAt: row.ObservedAt,
-		})}
+		}, start)}
 	}
 	t.beliefs.forget(term.Name)
 	return Grant{Term: term, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), Start: start}, nil
+}
+
+// infoOfHeld is infoOf the row that an attempt, sent at start, has found in its way.
+func (t *tableBackend) infoOfHeld(row db.GetLeaseRow, start time.Time) Info {
+	metadata := t.beliefs.held(row.TaskName, start.Add(row.ExpiresAt.Sub(row.ObservedAt)), row.Metadata)
+	row.Metadata = ""
+	info := infoOf(row)
+	info.Metadata = metadata
+	return info
 }
 
 // notInTransaction returns an error if the caller has a transaction open on the given connection that has written something, or if it

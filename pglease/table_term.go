@@ -90,7 +90,7 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 			return ErrLost
 		case err == nil:
 			if minHold == 0 {
-				t.beliefs.set(term.Name, true, time.Now().Add(freeFor))
+				t.beliefs.free(term.Name)
 			}
 			return nil
 		case n == 1 && t.keeper != nil && broken(ctx, err):
