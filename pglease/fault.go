@@ -42,7 +42,7 @@ const (
 // remedies say what to do about an error of the server.
 var remedies = map[string]string{
 	stateReadOnly:           "the server is read only (a standby, a demoted primary, or default_transaction_read_only): connect to the primary",
-	stateNoPrivilege:        "the role lacks a right: schema/grants.sql has those that leases need; only the table's owner can create or upgrade it",
+	stateNoPrivilege:        "the role lacks a right: schema/grants.sql has those that leases need; only the table's owner can upgrade it, and to create it takes GRANT CREATE ON SCHEMA",
 	stateStatementMissing:   "a pooler in transaction mode and prepared statements: with pgx, use default_query_exec_mode=exec, with lib/pq binary_parameters=yes",
 	stateStatementExists:    "a pooler in transaction mode and prepared statements: with pgx, use default_query_exec_mode=exec, with lib/pq binary_parameters=yes",
 	stateTransactionAborted: openTransaction.Finding,

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +47,9 @@ func (k *keeper) fresh(ctx context.Context) (*lent, error) {
 		return nil, allPinned(limit) // waiting for one could last for ever (P2)
 	}
 	conn, err := k.sound(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("waiting for a connection of the pool: %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 // CheckTx proves inside tx that the lease is held, and lets nobody else have it until tx ends, whatever happens to this
 // process: what tx writes is written under the lease, even if it commits after the TTL. It is to be the first statement of
-// tx. After any error of it tx is over: roll back.
+// tx: what comes before it is done without the proof. After any error of it tx is over: roll back.
 //
 // The lease's own heartbeats go on. Rolling back to a savepoint set before CheckTx undoes it. A few transactions at a time
 // may guard one lease, not thousands.

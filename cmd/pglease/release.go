@@ -69,7 +69,7 @@ func (a *app) takeAway(ctx context.Context, c *pglease.Client, info pglease.Info
 		}
 		fmt.Fprintf(a.console, "The holder may act until its next heartbeat. Take the lease away from it? (yes/no): ")
 		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-		if strings.TrimSpace(answer) != "yes" {
+		if answer := strings.ToLower(strings.TrimSpace(answer)); answer != "yes" && answer != "y" {
 			return exit(codeNo, "nothing was changed")
 		}
 	}

@@ -130,8 +130,12 @@ func attempt(j *job, client *pglease.Client) error {
 	if err != nil && !errors.Is(err, pglease.ErrNotFound) {
 		return err
 	}
-	if err != nil || info.Expired() { // another's grant is not committed yet, or the TTL ended just now
-		j.say("skip", "skips: the lease is just changing hands")
+	switch {
+	case err != nil:
+		j.say("skip", "skips: somebody is just taking the lease")
+		return nil
+	case info.Expired():
+		j.say("skip", "skips: the lease was held, and is free by now")
 		return nil
 	}
 	holder := info.Owner[:strings.LastIndexByte(info.Owner, '-')]
