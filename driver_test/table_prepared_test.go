@@ -27,7 +27,7 @@ func TestTableStatementsStayPrepared(t *testing.T) {
 	e := newEnv(t).table()
 	count := &wire.Counter{}
 	db := e.openThrough(t, libpq, e.dsn(), count)
-	const sessions = 3
+	const sessions = 5
 	db.SetMaxOpenConns(sessions)
 	db.SetMaxIdleConns(sessions)
 	c, other := client(t, db), client(t, db)
@@ -132,7 +132,7 @@ func TestPoolersThatLookLikeSessions(t *testing.T) {
 // small that others would wait for it.
 func TestNothingIsPreparedForFew(t *testing.T) {
 	e := newEnv(t).table()
-	for most, n := range map[int]int{1: often, 2: often, 3: 10} {
+	for most, n := range map[int]int{1: often, 2: often, 3: often, 5: 10} {
 		db := e.open(t, libpq, e.dsn())
 		db.SetMaxOpenConns(most)
 		cycles(t, client(t, db), "name", n)

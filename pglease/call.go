@@ -105,3 +105,35 @@ func (c *Client) own(op string, err error) error {
 	}
 	return newBackendError(op, err, c.redact)
 }
+
+// inBackground does f on a goroutine that Close waits for, unless Close is through with waiting already. f's context ends
+// after callTimeout.
+func (c *Client) inBackground(f func(context.Context)) {
+	c.mu.Lock()
+	counted := !c.closed || c.active > 0
+	if counted {
+		c.active++
+	}
+	c.mu.Unlock()
+	go func() {
+		if counted {
+			defer c.end()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		f(ctx)
+	}()
+}
+
+// lookInBackground does f in the background, without making Close wait for it longer than a driver that obeys takes.
+func (c *Client) lookInBackground(f func(context.Context)) {
+	c.inBackground(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.life, cancel)()
+		_, _ = call(ctx, c, "look", Zombie{Kind: ZombieCall}, func(ctx context.Context) (struct{}, error) {
+			f(ctx)
+			return struct{}{}, nil
+		}, nil)
+	})
+}

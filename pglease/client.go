@@ -63,8 +63,8 @@ type Client struct {
 //
 // Where the driver prepares nothing by itself (lib/pq), the statements that are sent most stay prepared in the pool's sessions: in hybrid
 // from the first, in table mode once a client has asked 32 times for names that it had asked for before. A client looks first, at two
-// connections and with some 25 statements, whether each has a session of its own: in table mode in the background, and not if the pool is
-// limited to two. Behind a pooler in transaction mode nothing is prepared, nor on a given *sql.Conn, or for a pool of one connection.
+// connections and with some 25 statements, whether each has a session of its own: in table mode in the background, when the pool has four
+// connections to spare. Behind a pooler in transaction mode nothing is prepared, nor on a given *sql.Conn, or for a pool of one connection.
 //
 // Defaults: WithTTL 30 s, WithHeartbeatInterval TTL/3, WithSafetyMargin TTL/10 and 1 s at the most, WithPollInterval 1 s,
 // WithMinHold 0, WithOwner the host's name, WithRetry 3 attempts from 100 ms, no logger, no observer, the table backend
@@ -121,11 +121,11 @@ func New(d DB, opts ...Option) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.expectEnd = c.expectEnd
+		h.expectEnd, h.life = c.expectEnd, c.life
 		c.backend = h
 	case c.backend == nil:
 		t := newTableBackend(d, r, c.log)
-		t.prepares.inBackground, t.prepares.life = c.inBackground, c.life
+		t.prepares.inBackground, t.prepares.life = c.lookInBackground, c.life
 		c.backend = t
 	}
 	if b := o.backend; b != nil && reflect.TypeOf(b).Comparable() {
@@ -199,25 +199,6 @@ func (c *Client) end() {
 	if c.closed && c.active == 0 {
 		close(c.idle)
 	}
-}
-
-// inBackground does f on a goroutine that Close waits for, unless Close is through with waiting already. f's context ends
-// after callTimeout.
-func (c *Client) inBackground(f func(context.Context)) {
-	c.mu.Lock()
-	counted := !c.closed || c.active > 0
-	if counted {
-		c.active++
-	}
-	c.mu.Unlock()
-	go func() {
-		if counted {
-			defer c.end()
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		defer cancel()
-		f(ctx)
-	}()
 }
 
 // Get reads the row of name, held or not: released rows are kept and found, and Expired() is true of them. ErrNotFound if

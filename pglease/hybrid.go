@@ -16,6 +16,7 @@ import (
 type hybridBackend struct {
 	*tableBackend
 	expectEnd     func(Zombie) (ended func())
+	life          context.Context // ends when the client is closed
 	sessionCheck  time.Duration
 	takeoverDelay *time.Duration // what WithTakeoverDelay said
 
@@ -83,7 +84,7 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 			}
 		}
 	}
-	if err == nil || errors.As(err, &held) {
+	if err == nil || errors.As(err, &held) || errors.Is(err, ErrClosed) {
 		return g, waited, err
 	}
 	if statementMoved(err) {
@@ -94,7 +95,13 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 
 // attemptOnce makes an attempt on one connection; sent reports that something of it was sent.
 func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (g Grant, waited, sent bool, err error) {
-	witnessed, err := h.sessions.preflight(ctx, context.WithoutCancel(ctx))
+	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(h.life, cancel)()
+	witnessed, err := h.sessions.preflight(ctx, looking)
+	if err != nil && h.life.Err() != nil && !errors.As(err, new(*UnsupportedError)) {
+		err = ErrClosed
+	}
 	if err != nil {
 		return g, false, false, err
 	}

@@ -110,20 +110,31 @@ func (h *hybridBackend) giveBack(p *pinned, err error) {
 	if p.left.Swap(true) {
 		return
 	}
-	h.unpinned(p.reserved)
-	<-p.turn
-	defer func() { p.turn <- struct{}{} }()
-	switch {
-	case p.given == nil:
-		_ = p.stopWatching(context.Background())
-		putBack(p.conn, err)
-	case p.watching != nil:
-		p.watching.stop() // it leaves the caller's connection as soon as it can
+	leave := func() {
+		switch {
+		case p.given == nil:
+			_ = p.stopWatching(context.Background())
+			putBack(p.conn, err)
+		case p.watching != nil:
+			p.watching.stop() // it leaves the caller's connection as soon as it can
+			p.watching = nil
+		}
 	}
+	select {
+	case <-p.turn:
+		if p.watching == nil { // as nearly always
+			leave()
+			p.turn <- struct{}{}
+			h.unpinned(p.reserved)
+			return
+		}
+		p.turn <- struct{}{}
+	default:
+	}
+	h.part(p, leave)
 }
 
-// destroy ends the session: with it go the advisory lock and every doubt (T1). It returns at once; a driver that hangs on the
-// connection is reported until it lets go.
+// destroy ends the session: with it go the advisory lock and every doubt (T1).
 func (h *hybridBackend) destroy(p *pinned) {
 	p.end(errors.New("the connection was given up"))
 	h.mu.Lock()
@@ -132,13 +143,7 @@ func (h *hybridBackend) destroy(p *pinned) {
 	if p.left.Swap(true) {
 		return // a release may hang on it, and another, or a loss, give it up meanwhile
 	}
-	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		defer ended()
-		defer h.unpinned(p.reserved)
-		<-p.turn
+	h.part(p, func() {
 		_ = p.stopWatching(context.Background())
 		if p.given == nil {
 			destroy(p.conn)
@@ -148,7 +153,21 @@ func (h *hybridBackend) destroy(p *pinned) {
 				return driver.ErrBadConn
 			})
 		}
-		p.turn <- struct{}{}
+	})
+}
+
+// part does f, which is the last that is done with a connection, when nobody uses it any more. It returns at once; a driver that hangs on
+// the connection is reported until it lets go.
+func (h *hybridBackend) part(p *pinned, f func()) {
+	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		defer ended()
+		defer h.unpinned(p.reserved)
+		<-p.turn
+		defer func() { p.turn <- struct{}{} }()
+		f()
 	}()
 	// Usually it takes no time, and then nothing is left when the caller returns.
 	select {

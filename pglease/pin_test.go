@@ -34,7 +34,7 @@ func TestAConnectionGoesBackWhenNobodyUsesIt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.expectEnd = func(Zombie) func() { return func() {} }
+				h.expectEnd, h.life = func(Zombie) func() { return func() {} }, t.Context()
 				p, err := h.pin(t.Context(), Request{Name: t.Name()})
 				if err != nil {
 					t.Fatal(err)

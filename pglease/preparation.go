@@ -37,8 +37,8 @@ func (p *preparation) look(s *sessions) {
 	if p.inBackground == nil || s.pool == nil || asked < max(next, preparesAfter) || !p.next.CompareAndSwap(next, neverAgain) {
 		return
 	}
-	// A small pool is not taken from whoever wants a connection meanwhile.
-	if limits := s.pool.Stats(); limits.MaxOpenConnections > 0 && (limits.MaxOpenConnections < 3 || limits.MaxOpenConnections-limits.InUse < 2) {
+	// Two for the look, one for the caller, and one for whoever wants one meanwhile.
+	if limits := s.pool.Stats(); limits.MaxOpenConnections > 0 && limits.MaxOpenConnections-limits.InUse < 4 {
 		p.next.Store(4 * asked)
 		return
 	}

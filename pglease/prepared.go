@@ -94,12 +94,12 @@ func sendPrepared(ctx context.Context, s statements, text string, run func(prepa
 		}
 		if ctx.Err() != nil && (sent || err != nil) {
 			prepared.forget(driverConn)
-			if err == nil {
-				err = ctx.Err()
+			if err == nil || errors.Is(err, sql.ErrNoRows) {
+				err = ctx.Err() // nothing else can be asked on this connection
 			}
 			return driver.ErrBadConn // a cancellation is under way to this session, and may meet what is sent next
 		}
-		switch state := stateOf(err); { // in each of these cases the server has done nothing
+		switch state := stateOf(err); { // what is sent again has not been begun by the server
 		case stmt == nil && state == stateStatementExists: // in a session that a pooler has handed on
 			err = nil
 			if p.moved != nil {
@@ -112,10 +112,15 @@ func sendPrepared(ctx context.Context, s statements, text string, run func(prepa
 		case stmt != nil && known && (state == stateStatementMissing || state == statePlanChanged):
 			// Somebody has deallocated it, with DISCARD ALL for one, or the table has changed.
 			prepared.drop(driverConn, text)
-			sent, err = false, stmt.Close()
+			closeErr := stmt.Close()
+			if state == stateStatementMissing || p.moved != nil { // in hybrid an advisory lock may have been had, if it was a trigger that said so
+				sent, err = false, closeErr
+			}
+		}
+		if broken(ctx, err) {
+			prepared.forget(driverConn)
 		}
 		if errors.Is(err, driver.ErrBadConn) {
-			prepared.forget(driverConn)
 			return err // so that the pool hears of it
 		}
 		return nil

@@ -241,3 +241,23 @@ func TestSimultaneousReleasesSendOne(t *testing.T) {
 		}
 	})
 }
+
+// The server has released the row, and the answer came too late for the statement's own limit, though not for the caller.
+func TestAReleaseThatIsAnsweredTooLateIsARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
+		c := open(t, db)
+		l := acquire(t, c, t.Name())
+		server.After(only("ReleaseLease", func(ctx context.Context, st fakedb.Statement) error {
+			if st.N == 1 {
+				return fakedb.Obey(ctx)
+			}
+			return nil
+		}))
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if n := len(server.Sent("ReleaseLease")); n != 2 {
+			t.Errorf("sent %d times, want 2", n)
+		}
+	})
+}

@@ -76,12 +76,12 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 	lost := false // a connection broke before the answer came: drivers may call that ErrBadConn, too
 	for n := 1; ; n++ {
 		var rows int64
-		err := t.run(ctx, true, func(ctx context.Context, s statements) (err error) {
-			if rows, err = tell(ctx, s, db.ReleaseLease, args, queries.ReleaseLease); err != nil || t.given == nil || rows == 0 {
+		err := t.run(ctx, true, func(limited context.Context, s statements) (err error) {
+			if rows, err = tell(limited, s, db.ReleaseLease, args, queries.ReleaseLease); err != nil || t.given == nil || rows == 0 {
 				lost = lost || broken(ctx, err)
 				return err
 			}
-			return t.notInTransaction(ctx, s)
+			return t.notInTransaction(limited, s)
 		})
 		switch {
 		case err == nil && rows == 0 && lost && t.released(ctx, term):

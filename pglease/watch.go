@@ -57,7 +57,7 @@ func (p *pinned) watchAgain(stopped *watch) {
 	<-stopped.done
 	<-p.turn
 	defer func() { p.turn <- struct{}{} }()
-	if p.watching == stopped && p.ended.Err() == nil {
+	if p.watching == stopped && p.ended.Err() == nil && !p.left.Load() {
 		p.startWatching()
 	}
 }
