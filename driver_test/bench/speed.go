@@ -48,7 +48,7 @@ func speed(ctx context.Context, server *pgserver.Server, database string) (err e
 	if err := m.prepare(); err != nil {
 		return err
 	}
-	if err := m.head(); err != nil {
+	if err := head(m.ctx, m.admin); err != nil {
 		return err
 	}
 	for _, t := range []struct {
@@ -92,9 +92,10 @@ func (m *meter) prepare() error {
 	return riverSchema(m.ctx, m.admin)
 }
 
-func (m *meter) head() error {
+// head says of what, by what and where the tables below it were made.
+func head(ctx context.Context, admin *sql.DB) error {
 	var version string
-	if err := m.admin.QueryRowContext(m.ctx, "SHOW server_version").Scan(&version); err != nil {
+	if err := admin.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
 		return err
 	}
 	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
