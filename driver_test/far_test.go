@@ -40,7 +40,7 @@ func TestHybridFarFromItsDatabase(t *testing.T) {
 		if k.name == libpq.name {
 			statements *= 2 // it plans each anew
 		}
-		if took := time.Since(begun); took > time.Duration(statements+22)*trip {
+		if took := time.Since(begun); took > time.Duration(statements+29)*trip {
 			t.Errorf("the lease came after %v", took)
 		}
 		mustRelease(t, l)

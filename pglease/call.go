@@ -3,6 +3,8 @@ package pglease
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,45 +17,50 @@ const driverGrace = 100 * time.Millisecond
 
 // call runs f on a goroutine of its own and returns when f does, or soon after ctx has ended, or the time of a statement of f
 // (see limit), whichever is first: a driver may ignore its context for as long as the other side is silent. Then z is
-// reported as a zombie until f returns, and late, if not nil, is given what f returned.
+// reported as a zombie until f returns, and then, if not nil, is given what f returned.
 //
 // An error of f that is none of ours becomes a *BackendError: a backend that is not this package's cannot make one.
-func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(context.Context) (T, error), late func(T, error)) (T, error) {
+func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(context.Context) (T, error), then func(T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
 	z.Since = time.Now()
-	overdue := make(chan struct{}, 1)
+	late := &overdue{noted: make(chan struct{}, 1)}
 	go func() {
 		makeRoom(uint(len(op)))
-		value, err := f(context.WithValue(ctx, overdueKey{}, overdue))
+		value, err := f(context.WithValue(ctx, overdueKey{}, late))
 		done <- result{value, c.own(op, err)}
 	}()
-	ended := ctx.Err
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-	case <-overdue:
-		ended = func() error { return context.DeadlineExceeded }
-	}
-	grace := time.NewTimer(driverGrace)
-	defer grace.Stop()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-grace.C:
+	for hangs := false; !hangs; {
+		select {
+		case r := <-done:
+			return r.value, r.err
+		case <-ctx.Done():
+		case <-late.noted:
+		}
+		grace := time.NewTimer(driverGrace)
+		select {
+		case r := <-done:
+			grace.Stop()
+			return r.value, r.err
+		case <-grace.C:
+		}
+		hangs = ctx.Err() != nil || late.statements.Load() > 0 // or else the driver has returned, and f goes on
 	}
 	notZombie := c.expectEnd(z)
 	go func() {
 		r := <-done
 		notZombie()
-		if late != nil {
-			late(r.value, r.err)
+		if then != nil {
+			then(r.value, r.err)
 		}
 	}()
+	ended := ctx.Err
+	if ctx.Err() == nil {
+		ended = func() error { return context.DeadlineExceeded }
+	}
 	var zero T
 	return zero, &BackendError{Op: op, text: "the driver does not return: " + ended().Error(), cause: ended}
 }
@@ -69,24 +76,36 @@ func makeRoom(at uint) byte {
 	return room[(at+1)%uint(len(room))]
 }
 
-// overdueKey is the key of the channel by which limit tells call.
+// overdue is how limit tells call of statements that have not returned although their time is over.
+type overdue struct {
+	statements atomic.Int32
+	noted      chan struct{} // has room for one
+}
+
+// overdueKey is its key.
 type overdueKey struct{}
 
 // limit returns a context for one statement, which ends after d. The driver should return then; if it does not, call gives
 // it up, even if the caller's context never ends (T3).
 func limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	limited, cancel := context.WithTimeout(ctx, d)
-	overdue, ok := ctx.Value(overdueKey{}).(chan struct{})
+	late, ok := ctx.Value(overdueKey{}).(*overdue)
 	if !ok {
 		return limited, cancel
 	}
-	stop := context.AfterFunc(limited, func() {
+	timer := time.AfterFunc(d, func() {
+		late.statements.Add(1)
 		select {
-		case overdue <- struct{}{}:
+		case late.noted <- struct{}{}:
 		default:
 		}
 	})
-	return limited, func() { stop(); cancel() }
+	return limited, sync.OnceFunc(func() {
+		cancel()
+		if !timer.Stop() {
+			late.statements.Add(-1)
+		}
+	})
 }
 
 // own makes an error of a backend one of this package's.
@@ -125,13 +144,10 @@ func (c *Client) inBackground(f func(context.Context)) {
 	}()
 }
 
-// lookInBackground does f in the background, without making Close wait for it longer than a driver that obeys takes.
+// lookInBackground does f in the background, with a context that ends when the client is closed.
 func (c *Client) lookInBackground(f func(context.Context)) {
-	c.inBackground(func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(c.life, cancel)()
-		_, _ = call(ctx, c, "look", Zombie{Kind: ZombieCall}, func(ctx context.Context) (struct{}, error) {
+	c.inBackground(func(context.Context) {
+		_, _ = call(c.life, c, "look", Zombie{Kind: ZombieCall}, func(ctx context.Context) (struct{}, error) {
 			f(ctx)
 			return struct{}{}, nil
 		}, nil)

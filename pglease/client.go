@@ -57,7 +57,8 @@ type Client struct {
 }
 
 // New returns a client for the lease table in d, which may be a *sql.DB, a *sql.Conn, or a type that embeds one. It does
-// no I/O, and the client never closes d. A given *sql.Conn belongs to the client until Close: open no transaction on it.
+// no I/O, and the client never closes d. A given *sql.Conn belongs to the client until Close: open no transaction on it. In hybrid, a wait
+// that its context cuts short ends the connection's session.
 // d may be nil if WithBackend is given. A pool behind the pool (stdlib.OpenDBFromPool) hides its limit: tell the *sql.DB of it by
 // SetMaxOpenConns, or the client may keep the last connection for itself.
 //
@@ -125,7 +126,7 @@ func New(d DB, opts ...Option) (*Client, error) {
 		c.backend = h
 	case c.backend == nil:
 		t := newTableBackend(d, r, c.log)
-		t.prepares.inBackground, t.prepares.life = c.lookInBackground, c.life
+		t.prepares.inBackground = c.lookInBackground
 		c.backend = t
 	}
 	if b := o.backend; b != nil && reflect.TypeOf(b).Comparable() {

@@ -129,9 +129,13 @@ func (t *tableBackend) noSchema(ctx context.Context, err error) error {
 	ctx, cancel := limit(ctx, time.Second)
 	defer cancel()
 	where := ""
-	if path, pathErr := queries.SearchPath(ctx, t.direct()); pathErr == nil {
-		where = fmt.Sprintf(" (search_path is %s)", path)
-	}
+	_ = t.runFor(ctx, time.Second, true, func(ctx context.Context, s statements) error {
+		path, err := queries.SearchPath(ctx, s)
+		if err == nil {
+			where = fmt.Sprintf(" (search_path is %s)", path)
+		}
+		return err
+	})
 	if stateOf(err) == stateSchemaMissing {
 		where += ": no schema of the search_path exists: create it, or correct the search_path"
 	}

@@ -97,7 +97,9 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (g Grant, waited, sent bool, err error) {
 	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(h.life, cancel)()
+	if h.keeper != nil { // a given connection may not survive a statement that is cancelled
+		defer context.AfterFunc(h.life, cancel)()
+	}
 	witnessed, err := h.sessions.preflight(ctx, looking)
 	if err != nil && h.life.Err() != nil && !errors.As(err, new(*UnsupportedError)) {
 		err = ErrClosed

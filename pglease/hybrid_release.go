@@ -120,15 +120,7 @@ func (h *hybridBackend) releaseRow(ctx context.Context, term Term, minHold time.
 	case !errors.Is(err, ErrLost):
 		return h.fault(ctx, "release", failure)
 	}
-	row, err := h.Get(ctx, term.Name)
-	switch {
-	case err == nil && row.Token == term.Token && row.Owner == term.Owner && !row.HeartbeatAt.Before(row.ExpiresAt):
-		return nil // it was: only a release makes a row look so
-	case err == nil || errors.Is(err, ErrNotFound):
-		return ErrLost
-	default:
-		return h.fault(ctx, "release", failure)
-	}
+	return h.released(ctx, term, failure)
 }
 
 // Forget destroys the connection of a lost term.

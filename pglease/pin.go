@@ -110,31 +110,27 @@ func (h *hybridBackend) giveBack(p *pinned, err error) {
 	if p.left.Swap(true) {
 		return
 	}
-	leave := func() {
-		switch {
-		case p.given == nil:
-			_ = p.stopWatching(context.Background())
-			putBack(p.conn, err)
-		case p.watching != nil:
-			p.watching.stop() // it leaves the caller's connection as soon as it can
-			p.watching = nil
-		}
+	defer h.unpinned(p.reserved)
+	if p.given == nil {
+		<-p.turn
+		_ = p.stopWatching(context.Background())
+		putBack(p.conn, err)
+		p.turn <- struct{}{}
+		return
 	}
 	select {
 	case <-p.turn:
-		if p.watching == nil { // as nearly always
-			leave()
-			p.turn <- struct{}{}
-			h.unpinned(p.reserved)
-			return
+		if p.watching != nil {
+			p.watching.stop() // it leaves the caller's connection as soon as it can
+			p.watching = nil
 		}
 		p.turn <- struct{}{}
-	default:
+	default: // whoever has the turn has stopped the watch, and begins no other
 	}
-	h.part(p, leave)
 }
 
-// destroy ends the session: with it go the advisory lock and every doubt (T1).
+// destroy ends the session: with it go the advisory lock and every doubt (T1). It returns at once; a driver that hangs on the
+// connection is reported until it lets go.
 func (h *hybridBackend) destroy(p *pinned) {
 	p.end(errors.New("the connection was given up"))
 	h.mu.Lock()
@@ -143,7 +139,13 @@ func (h *hybridBackend) destroy(p *pinned) {
 	if p.left.Swap(true) {
 		return // a release may hang on it, and another, or a loss, give it up meanwhile
 	}
-	h.part(p, func() {
+	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		defer ended()
+		defer h.unpinned(p.reserved)
+		<-p.turn
 		_ = p.stopWatching(context.Background())
 		if p.given == nil {
 			destroy(p.conn)
@@ -153,21 +155,7 @@ func (h *hybridBackend) destroy(p *pinned) {
 				return driver.ErrBadConn
 			})
 		}
-	})
-}
-
-// part does f, which is the last that is done with a connection, when nobody uses it any more. It returns at once; a driver that hangs on
-// the connection is reported until it lets go.
-func (h *hybridBackend) part(p *pinned, f func()) {
-	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		defer ended()
-		defer h.unpinned(p.reserved)
-		<-p.turn
-		defer func() { p.turn <- struct{}{} }()
-		f()
+		p.turn <- struct{}{}
 	}()
 	// Usually it takes no time, and then nothing is left when the caller returns.
 	select {
@@ -191,7 +179,7 @@ func (h *hybridBackend) stepAside(ctx context.Context) (resume func(), err error
 		return nil, err
 	}
 	return func() {
-		if p.ended.Err() == nil && h.holding(p.term) == p {
+		if p.ended.Err() == nil && !p.left.Load() && h.holding(p.term) == p {
 			p.startWatching()
 		}
 	}, nil

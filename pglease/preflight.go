@@ -29,6 +29,7 @@ const useTable = "use the table backend, or a direct connection to a PostgreSQL 
 type sessions struct {
 	pool  pool // nil if there is a given connection
 	given DB
+	turn  chan struct{} // of the given connection
 
 	checking chan struct{} // holds a token while nobody is at the pre-flight
 
@@ -39,8 +40,8 @@ type sessions struct {
 	canWait   bool
 }
 
-func newSessions(p pool, given DB) *sessions {
-	s := &sessions{pool: p, given: given, checking: make(chan struct{}, 1)}
+func newSessions(p pool, given DB, turn chan struct{}) *sessions {
+	s := &sessions{pool: p, given: given, turn: turn, checking: make(chan struct{}, 1)}
 	s.checking <- struct{}{}
 	return s
 }
@@ -62,8 +63,17 @@ func (s *sessions) preflight(ctx, looking context.Context) (witnessed bool, err 
 	if checked, witnessed := s.inspected(); checked {
 		return witnessed, nil
 	}
+	if err := looking.Err(); err != nil {
+		return false, &unsentError{err}
+	}
 	var first, second *probe
 	if s.pool == nil {
+		select {
+		case <-s.turn:
+			defer func() { s.turn <- struct{}{} }()
+		case <-ctx.Done():
+			return false, &unsentError{ctx.Err()}
+		}
 		first = &probe{statements: statements{s.given}, hangs: next}
 	} else {
 		a, connErr := s.pool.Conn(ctx)

@@ -12,8 +12,7 @@ import (
 // statements a minute, and it is not worth a question; so it is put when a client has asked often, and only where the
 // driver prepares nothing by itself.
 type preparation struct {
-	inBackground func(func(context.Context)) // nil: it decides against it
-	life         context.Context             // ends when the client is closed
+	inBackground func(func(context.Context)) // with a context that ends when the client is closed; nil: it decides against it
 
 	asked atomic.Int64 // how often a statement was sent that would be prepared
 	next  atomic.Int64 // how often it must be before the next look
@@ -51,7 +50,9 @@ func (p *preparation) look(s *sessions) {
 
 // decide reports whether the decision is for good. It fails in silence: what the pre-flight says of a server that hybrid cannot use is no
 // fault in table mode.
-func (p *preparation) decide(ctx context.Context, s *sessions) bool {
+func (p *preparation) decide(looking context.Context, s *sessions) bool {
+	ctx, cancel := context.WithTimeout(looking, callTimeout)
+	defer cancel()
 	conn, err := s.pool.Conn(ctx)
 	if err != nil {
 		return false
@@ -61,7 +62,7 @@ func (p *preparation) decide(ctx context.Context, s *sessions) bool {
 	if prepares {
 		return true
 	}
-	witnessed, err := s.preflight(ctx, p.life)
+	witnessed, err := s.preflight(ctx, looking)
 	p.ready.Store(witnessed)
 	return witnessed || errors.As(err, new(*UnsupportedError))
 }

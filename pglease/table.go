@@ -37,14 +37,14 @@ func newTableBackend(d DB, r *redact.Redactor, log *zap.Logger) *tableBackend {
 	t := &tableBackend{db: d, redact: r, log: log}
 	if p, ok := d.(pool); ok {
 		t.keeper = &keeper{pool: p, terms: make(map[Term]struct{})}
-		t.sessions = newSessions(p, nil)
+		t.sessions = newSessions(p, nil, nil)
 		return t
 	}
 	if _, ok := d.(session); ok {
 		t.given = make(chan struct{}, 1)
 		t.given <- struct{}{}
 	}
-	t.sessions = newSessions(nil, d)
+	t.sessions = newSessions(nil, d, t.given)
 	return t
 }
 

@@ -3,6 +3,7 @@ package pglease
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/pglease/pglease-go/db"
@@ -73,19 +74,21 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 		defer t.keeper.ended(term)
 	}
 	args := db.ReleaseLeaseParams{MinHoldSeconds: minHold.Seconds(), Name: term.Name, Owner: term.Owner, Token: term.Token}
-	lost := false // a connection broke before the answer came: drivers may call that ErrBadConn, too
+	var failure error // of a connection that broke before the answer came: drivers may call that ErrBadConn, too
 	for n := 1; ; n++ {
 		var rows int64
 		err := t.run(ctx, true, func(limited context.Context, s statements) (err error) {
 			if rows, err = tell(limited, s, db.ReleaseLease, args, queries.ReleaseLease); err != nil || t.given == nil || rows == 0 {
-				lost = lost || broken(ctx, err)
+				if broken(ctx, err) {
+					failure = err
+				}
 				return err
 			}
 			return t.notInTransaction(limited, s)
 		})
 		switch {
-		case err == nil && rows == 0 && lost && t.released(ctx, term):
-			return nil
+		case err == nil && rows == 0 && failure != nil:
+			return t.released(ctx, term, failure)
 		case err == nil && rows == 0:
 			return ErrLost
 		case err == nil:
@@ -100,8 +103,15 @@ func (t *tableBackend) Release(ctx context.Context, term Term, minHold time.Dura
 	}
 }
 
-// released reports whether the row says that the term was released.
-func (t *tableBackend) released(ctx context.Context, term Term) bool {
-	info, err := t.Get(ctx, term.Name)
-	return err == nil && info.Owner == term.Owner && info.Token == term.Token && !info.HeartbeatAt.Before(info.ExpiresAt)
+// released tells by the row whether a term was released by a statement that ended with failure, and that, sent again, has changed nothing.
+func (t *tableBackend) released(ctx context.Context, term Term, failure error) error {
+	row, err := t.Get(ctx, term.Name)
+	switch {
+	case err == nil && row.Token == term.Token && row.Owner == term.Owner && !row.HeartbeatAt.Before(row.ExpiresAt):
+		return nil // only a release makes a row look so
+	case err == nil || errors.Is(err, ErrNotFound):
+		return ErrLost
+	default:
+		return t.fault(ctx, "release", failure)
+	}
 }
