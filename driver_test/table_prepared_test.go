@@ -30,6 +30,7 @@ func TestTableStatementsStayPrepared(t *testing.T) {
 	const sessions = 5
 	db.SetMaxOpenConns(sessions)
 	db.SetMaxIdleConns(sessions)
+	fillIdle(t, db, sessions) // a look waits a second for a new one, and is put off then
 	c, other := client(t, db), client(t, db)
 	trips := func() int {
 		t.Helper()

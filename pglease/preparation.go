@@ -20,8 +20,8 @@ type preparation struct {
 }
 
 const (
-	// preparesAfter is how many statements make a client one that asks often. If the pool was busy then, it is asked again after four
-	// times as many.
+	// preparesAfter is how many statements make a client one that asks often. If the pool is busy then, it waits for as many more; if a
+	// look told nothing, for four times as many in all.
 	preparesAfter = 32
 	// neverAgain is more than a client asks.
 	neverAgain = math.MaxInt64
@@ -38,7 +38,7 @@ func (p *preparation) look(s *sessions) {
 	}
 	// Two for the look, one for the caller, and one for whoever wants one meanwhile.
 	if limits := s.pool.Stats(); limits.MaxOpenConnections > 0 && limits.MaxOpenConnections-limits.InUse < 4 {
-		p.next.Store(4 * asked)
+		p.next.Store(asked + preparesAfter)
 		return
 	}
 	p.inBackground(func(ctx context.Context) {
