@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -98,7 +99,9 @@ func TestCloseDuringAFirstLook(t *testing.T) {
 		proxy, db := behindProxy(t, e, k)
 		fillIdle(t, db, 4)
 		given := conn(t, db)
-		for what, d := range map[string]pglease.DB{"a pool": db, "a given connection": given} {
+		for _, d := range []pglease.DB{given, db} {
+			what := fmt.Sprintf("%T", d)
+			since := value[string](e, "SELECT clock_timestamp()::text")
 			c, err := pglease.New(d, pglease.WithHybrid())
 			if err != nil {
 				t.Fatal(err)
@@ -115,7 +118,8 @@ func TestCloseDuringAFirstLook(t *testing.T) {
 				tried <- err
 			}()
 			eventually(t, "a look", func() bool {
-				return value[int](e, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND query LIKE '%pglease.mark%'", e.app) > 0
+				return value[int](e, `SELECT count(*) FROM pg_stat_activity
+					WHERE application_name = $1 AND query LIKE '%pglease.mark%' AND query_start > $2::timestamptz`, e.app, since) > 0
 			})
 			if err := c.Close(testContext(t)); err != nil {
 				t.Errorf("%s: Close: %v", what, err)

@@ -16,7 +16,7 @@ const callTimeout = 5 * time.Second
 const driverGrace = 100 * time.Millisecond
 
 // call runs f on a goroutine of its own and returns when f does, or soon after ctx has ended, or the time of a statement of f
-// (see limit), whichever is first: a driver may ignore its context for as long as the other side is silent. Then z is
+// (see limit) that has not returned, whichever is first: a driver may ignore its context for as long as the other side is silent. Then z is
 // reported as a zombie until f returns, and then, if not nil, is given what f returned.
 //
 // An error of f that is none of ours becomes a *BackendError: a backend that is not this package's cannot make one.
@@ -33,12 +33,21 @@ func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(con
 		value, err := f(context.WithValue(ctx, overdueKey{}, late))
 		done <- result{value, c.own(op, err)}
 	}()
+	var rest <-chan time.Time // how long f may go on when a statement of it was late: the next one may wait for a connection
 	for hangs := false; !hangs; {
+		over := false
 		select {
 		case r := <-done:
 			return r.value, r.err
 		case <-ctx.Done():
+		case <-rest:
+			over = true
 		case <-late.noted:
+			if rest == nil {
+				timer := time.NewTimer(callTimeout)
+				defer timer.Stop()
+				rest = timer.C
+			}
 		}
 		grace := time.NewTimer(driverGrace)
 		select {
@@ -47,7 +56,7 @@ func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(con
 			return r.value, r.err
 		case <-grace.C:
 		}
-		hangs = ctx.Err() != nil || late.statements.Load() > 0 // or else the driver has returned, and f goes on
+		hangs = over || ctx.Err() != nil || late.statements.Load() > 0 // or else the driver has returned, and f goes on
 	}
 	notZombie := c.expectEnd(z)
 	go func() {
@@ -93,7 +102,8 @@ func limit(ctx context.Context, d time.Duration) (context.Context, context.Cance
 	if !ok {
 		return limited, cancel
 	}
-	timer := time.AfterFunc(d, func() {
+	end, _ := limited.Deadline()
+	timer := time.AfterFunc(time.Until(end), func() {
 		late.statements.Add(1)
 		select {
 		case late.noted <- struct{}{}:

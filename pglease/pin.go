@@ -110,27 +110,36 @@ func (h *hybridBackend) giveBack(p *pinned, err error) {
 	if p.left.Swap(true) {
 		return
 	}
-	defer h.unpinned(p.reserved)
-	if p.given == nil {
-		<-p.turn
-		_ = p.stopWatching(context.Background())
-		putBack(p.conn, err)
-		p.turn <- struct{}{}
+	if p.given != nil { // the next attempt on it need not wait
+		h.unpinned(p.reserved)
+		select {
+		case <-p.turn:
+			p.dropWatch()
+			p.turn <- struct{}{}
+		default:
+			go func() {
+				<-p.turn
+				p.dropWatch()
+				p.turn <- struct{}{}
+			}()
+		}
 		return
 	}
 	select {
 	case <-p.turn:
-		if p.watching != nil {
-			p.watching.stop() // it leaves the caller's connection as soon as it can
-			p.watching = nil
+		if p.watching == nil { // as nearly always
+			putBack(p.conn, err)
+			p.turn <- struct{}{}
+			h.unpinned(p.reserved)
+			return
 		}
 		p.turn <- struct{}{}
-	default: // whoever has the turn has stopped the watch, and begins no other
+	default:
 	}
+	h.part(p, callTimeout+driverGrace, func() { putBack(p.conn, err) })
 }
 
-// destroy ends the session: with it go the advisory lock and every doubt (T1). It returns at once; a driver that hangs on the
-// connection is reported until it lets go.
+// destroy ends the session: with it go the advisory lock and every doubt (T1). It returns at once.
 func (h *hybridBackend) destroy(p *pinned) {
 	p.end(errors.New("the connection was given up"))
 	h.mu.Lock()
@@ -139,14 +148,8 @@ func (h *hybridBackend) destroy(p *pinned) {
 	if p.left.Swap(true) {
 		return // a release may hang on it, and another, or a loss, give it up meanwhile
 	}
-	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		defer ended()
-		defer h.unpinned(p.reserved)
-		<-p.turn
-		_ = p.stopWatching(context.Background())
+	// Usually it takes no time, and then nothing is left when the caller returns.
+	h.part(p, driverGrace/2, func() {
 		if p.given == nil {
 			destroy(p.conn)
 		} else if raw, ok := p.rawConn(); ok {
@@ -155,12 +158,28 @@ func (h *hybridBackend) destroy(p *pinned) {
 				return driver.ErrBadConn
 			})
 		}
+	})
+}
+
+// part does f, the last that is done with a connection, when nobody uses it any more. It waits for that, but not for longer than d; a driver
+// that hangs on the connection is reported until it lets go.
+func (h *hybridBackend) part(p *pinned, d time.Duration, f func()) {
+	ended := h.expectEnd(Zombie{Name: p.term.Name, Token: p.term.Token, Kind: ZombieCall, Since: time.Now()})
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		defer ended()
+		defer h.unpinned(p.reserved)
+		<-p.turn
+		_ = p.stopWatching(context.Background())
+		f()
 		p.turn <- struct{}{}
 	}()
-	// Usually it takes no time, and then nothing is left when the caller returns.
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-gone:
-	case <-time.After(driverGrace / 2):
+	case <-timer.C:
 	}
 }
 

@@ -68,3 +68,35 @@ func TestAConnectionGoesBackWhenNobodyUsesIt(t *testing.T) {
 		})
 	}
 }
+
+// A renewal that has the connection just as the release gives it back leaves no watch on it.
+func TestNoWatchIsLeftOnAGivenConn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := sql.OpenDB(bareConnector{})
+		defer pool.Close()
+		given, err := pool.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer given.Close()
+		h, err := newHybridBackend(newTableBackend(given, nil, nil), clientOptions{sessionCheck: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer givenConns.Delete(given)
+		for range 2000 {
+			p, err := h.pin(t.Context(), Request{Name: t.Name()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_ = p.use(t.Context(), callTimeout, func(context.Context, statements) error { return nil }, true)
+			}()
+			go h.giveBack(p, nil)
+			synctest.Wait()
+			if p.watching != nil {
+				t.Fatal("a connection that is not ours any more is watched")
+			}
+		}
+	})
+}

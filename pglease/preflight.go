@@ -68,11 +68,14 @@ func (s *sessions) preflight(ctx, looking context.Context) (witnessed bool, err 
 	}
 	var first, second *probe
 	if s.pool == nil {
+		waiting, cancel := limit(ctx, attemptTimeout)
 		select {
 		case <-s.turn:
+			cancel()
 			defer func() { s.turn <- struct{}{} }()
-		case <-ctx.Done():
-			return false, &unsentError{ctx.Err()}
+		case <-waiting.Done():
+			cancel()
+			return false, &unsentError{waiting.Err()}
 		}
 		first = &probe{statements: statements{s.given}, hangs: next}
 	} else {

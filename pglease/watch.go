@@ -52,6 +52,14 @@ func (p *pinned) stopWatching(ctx context.Context) error {
 	}
 }
 
+// dropWatch has the watch leave the connection as soon as it can. It is called by whoever has the turn.
+func (p *pinned) dropWatch() {
+	if p.watching != nil {
+		p.watching.stop()
+		p.watching = nil
+	}
+}
+
 // watchAgain takes the place of a watch that was stopped in vain: nobody could wait until it had left the connection.
 func (p *pinned) watchAgain(stopped *watch) {
 	<-stopped.done
