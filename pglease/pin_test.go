@@ -84,7 +84,7 @@ func TestNoWatchIsLeftOnAGivenConn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer givenConns.Delete(given)
-		for range 2000 {
+		for range 100_000 {
 			p, err := h.pin(t.Context(), Request{Name: t.Name()})
 			if err != nil {
 				t.Fatal(err)
