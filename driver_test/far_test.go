@@ -26,6 +26,7 @@ func TestHybridFarFromItsDatabase(t *testing.T) {
 	each(t, two, func(t *testing.T, e *env, k kind) {
 		proxy, db := behindProxy(t, e, k)
 		const trip = 200 * time.Millisecond // both ways
+		fillIdle(t, db, 2)                  // the pre-flight waits a second for a new one
 		if err := proxy.Delay(100); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func TestPreparingIsNobodysWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 { // some try of these is the one that makes it look
-		ctx, cancel := context.WithTimeout(testContext(t), 400*time.Millisecond) // that is ten round trips
+		ctx, cancel := context.WithTimeout(testContext(t), time.Second) // a look takes 1.8 s
 		l, err := c.TryAcquire(ctx, "name")
 		cancel()
 		if err != nil {

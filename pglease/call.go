@@ -16,7 +16,8 @@ const callTimeout = 5 * time.Second
 const driverGrace = 100 * time.Millisecond
 
 // call runs f on a goroutine of its own and returns when f does, or soon after ctx has ended, or the time of a statement of f
-// (see limit) that has not returned, whichever is first: a driver may ignore its context for as long as the other side is silent. Then z is
+// (see limit) that has not returned, whichever is first: a driver may ignore its context for as long as the other side is silent. If ctx has no
+// deadline, and a statement was late and has returned, what follows has another 5 s. When f is left behind, z is
 // reported as a zombie until f returns, and then, if not nil, is given what f returned.
 //
 // An error of f that is none of ours becomes a *BackendError: a backend that is not this package's cannot make one.
@@ -33,9 +34,10 @@ func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(con
 		value, err := f(context.WithValue(ctx, overdueKey{}, late))
 		done <- result{value, c.own(op, err)}
 	}()
-	var rest <-chan time.Time // how long f may go on when a statement of it was late: the next one may wait for a connection
+	var rest <-chan time.Time // how long f may go on after a statement that was late, if ctx has no end: the next may wait for a connection
+	_, ends := ctx.Deadline()
+	over := false
 	for hangs := false; !hangs; {
-		over := false
 		select {
 		case r := <-done:
 			return r.value, r.err
@@ -43,7 +45,7 @@ func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(con
 		case <-rest:
 			over = true
 		case <-late.noted:
-			if rest == nil {
+			if rest == nil && !ends {
 				timer := time.NewTimer(callTimeout)
 				defer timer.Stop()
 				rest = timer.C
@@ -66,12 +68,15 @@ func call[T any](ctx context.Context, c *Client, op string, z Zombie, f func(con
 			then(r.value, r.err)
 		}
 	}()
-	ended := ctx.Err
+	ended, why := ctx.Err, "the driver does not return: "
 	if ctx.Err() == nil {
 		ended = func() error { return context.DeadlineExceeded }
 	}
+	if over {
+		why = "a statement had no answer in time, and what follows it takes too long: "
+	}
 	var zero T
-	return zero, &BackendError{Op: op, text: "the driver does not return: " + ended().Error(), cause: ended}
+	return zero, &BackendError{Op: op, text: why + ended().Error(), cause: ended}
 }
 
 // makeRoom has a new goroutine's stack grow once, to the 16 KiB that a driver needs, and not again and again with more and more to copy on

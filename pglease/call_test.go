@@ -62,30 +62,69 @@ func TestNoContextHangsWhenNothingAnswers(t *testing.T) {
 	}
 }
 
+// TestACallGoesOnAfterALateStatement: a deadline of the caller's is his to set.
+func TestACallGoesOnAfterALateStatement(t *testing.T) {
+	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
+		c := open(t, db, pglease.WithTTL(time.Hour))
+		l := acquire(t, c, t.Name())
+		server.Before(only("ReleaseLease", func(ctx context.Context, st fakedb.Statement) error {
+			if st.N == 1 {
+				<-ctx.Done()
+				return driver.ErrBadConn
+			}
+			return slow(4*time.Second)(ctx, st)
+		}))
+		server.Dial(func(ctx context.Context) error {
+			timer := time.NewTimer(8 * time.Second)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		if err := l.Release(ctx); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		took(t, "Release", start, 17*time.Second)
+	})
+}
+
 // TestAGivenConnThatHangsIsNotWaitedForWithoutEnd: whoever was given up has the connection still.
 func TestAGivenConnThatHangsIsNotWaitedForWithoutEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		c := open(t, conn, pglease.WithHybrid())
-		end := make(chan struct{})
-		server.Before(only("GetLease", deaf(end)))
-		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if _, err := c.Get(short, t.Name()); err == nil {
-			t.Fatal("Get: it was to hang")
-		}
-		start := time.Now()
-		if _, err := c.TryAcquire(context.Background(), t.Name()); err == nil {
-			t.Error("TryAcquire: it succeeded")
-		}
-		if wait := time.Since(start); wait > 16*time.Second {
-			t.Errorf("TryAcquire took %v", wait)
-		}
-		close(end)
-		synctest.Wait()
-	})
+	for name, opts := range map[string][]pglease.Option{"table": nil, "hybrid": {pglease.WithHybrid()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
+				conn, err := db.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				c := open(t, conn, opts...)
+				end := make(chan struct{})
+				server.Before(only("GetLease", deaf(end)))
+				short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				if _, err := c.Get(short, t.Name()); err == nil {
+					t.Fatal("Get: it was to hang")
+				}
+				start := time.Now()
+				if _, err := c.TryAcquire(context.Background(), t.Name()); err == nil {
+					t.Error("TryAcquire: it succeeded")
+				}
+				if _, err := c.Get(context.Background(), t.Name()); err == nil {
+					t.Error("Get: it succeeded")
+				}
+				if wait := time.Since(start); wait > 31*time.Second {
+					t.Errorf("the two took %v", wait)
+				}
+				close(end)
+				synctest.Wait()
+			})
+		})
+	}
 }

@@ -166,6 +166,8 @@ func aboutThisProcess() map[string]string {
 //
 // A table of that name that cannot be upgraded is an *UnsupportedError; a missing right is a *BackendError.
 func (c *Client) EnsureSchema(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
+	defer cancel()
 	_, err := operate(ctx, c, "ensure schema", "", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, c.backend.EnsureSchema(ctx)
 	})

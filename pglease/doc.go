@@ -95,6 +95,7 @@
 //
 // A lease costs two round trips and two flushes to disk: it is for work that takes longer than that. Names are compared byte
 // for byte. Leases exist per database and search_path; in hybrid the advisory key is the database's, so a name that is
-// held in one schema cannot be had in another meanwhile. A context without a deadline waits as long as the pool does. A given
+// held in one schema cannot be had in another meanwhile. A context without a deadline waits as long as the pool does, or 5 s after a
+// statement that had no answer in time. A given
 // *sql.Conn belongs to the client until Close; a transaction opened on it makes acquires fail, and heartbeats.
 package pglease

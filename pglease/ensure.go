@@ -22,8 +22,6 @@ const ensureTimeout = time.Minute
 // EnsureSchema looks first (D2: CREATE … IF NOT EXISTS needs a right even if there is nothing to create), and repeats
 // what fails because others do the same at the same time (D1) or because a worker's open transaction has the table.
 func (t *tableBackend) EnsureSchema(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
-	defer cancel()
 	for n := 1; ; n++ {
 		current, err := t.describe(ctx)
 		if err != nil || current {

@@ -26,8 +26,8 @@ const (
 	// mostSessions bounds how many sessions are remembered with their statements. Those of more are not prepared.
 	mostSessions = 256
 	// sessionGone is how long a session must have been idle to be taken for one that has ended, when there are too many: nobody tells
-	// when a pool closes one. If it has not, it will have its statements twice.
-	sessionGone = time.Hour
+	// when a pool closes one, and a pool whose connections live for minutes fills this soon. If it has not, it will have its statements twice.
+	sessionGone = time.Minute
 )
 
 // A sessionCache has the prepared statements of a pool's connections.

@@ -66,19 +66,22 @@ func (t *tableBackend) runFor(ctx context.Context, d time.Duration, preferKept b
 	case t.keeper != nil:
 		return t.keeper.run(ctx, preferKept, func(conn *sql.Conn) error { return timed(t.prepares.on(conn)) })
 	case t.given != nil:
+		waiting, stop := limit(ctx, attemptTimeout) // whoever has it may have been given up, in a driver that hangs
+		defer stop()
 		select {
 		case <-t.given:
-		case <-ctx.Done():
-			return &unsentError{ctx.Err()}
+		case <-waiting.Done():
+			return &unsentError{waiting.Err()}
 		}
 		defer func() { t.given <- struct{}{} }()
 		if t.stepAside != nil {
-			resume, err := t.stepAside(ctx)
+			resume, err := t.stepAside(waiting)
 			if err != nil {
 				return &unsentError{err}
 			}
 			defer resume()
 		}
+		stop()
 		// A driver destroys the session in which a context ends a statement, and a given one is the only one there is: the
 		// caller is told at the end of ctx (call sees to that), the statement ends by itself or by its own timeout.
 		ctx = context.WithoutCancel(ctx)
