@@ -74,16 +74,8 @@ func TestACallGoesOnAfterALateStatement(t *testing.T) {
 			}
 			return slow(4*time.Second)(ctx, st)
 		}))
-		server.Dial(func(ctx context.Context) error {
-			timer := time.NewTimer(8 * time.Second)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		dial := slow(8 * time.Second)
+		server.Dial(func(ctx context.Context) error { return dial(ctx, fakedb.Statement{}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
