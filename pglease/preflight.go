@@ -16,7 +16,7 @@ const (
 	// secondWait is how long the pre-flight waits for a second connection of the pool.
 	secondWait = time.Second
 	// looks is how often it looks at two sessions, in a random order: whatever a pooler in transaction mode does, it does not know the
-	// order, and two connections come by two sessions each time with a chance of 1 in 2 to the power of this.
+	// order, and two connections come by two sessions each time with a chance of 1 in 2 to the power of this, less the few whose order it knows.
 	looks = 20
 	// looksAtOne is how often it looks if there is one connection.
 	looksAtOne = 3
