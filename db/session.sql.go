@@ -19,25 +19,44 @@ WITH lock AS MATERIALIZED (
         ) IS NOT NULL -- always, if it is called at all; "OR true" would be folded away, and the call with it
         ELSE false
     END AS won
-), wanted AS MATERIALIZED (
-    SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
+), before AS MATERIALIZED (
+    SELECT
+        pg_catalog.concat_ws(
+            ' ',
+            pg_catalog.current_setting('lock_timeout'),
+            pg_catalog.current_setting('tcp_keepalives_idle'),
+            pg_catalog.current_setting('tcp_keepalives_interval'),
+            pg_catalog.current_setting('tcp_keepalives_count'),
+            pg_catalog.current_setting('tcp_user_timeout'),
+            pg_catalog.current_setting('statement_timeout'),
+            pg_catalog.current_setting('idle_session_timeout', true),
+            pg_catalog.current_setting('transaction_timeout', true)
+        ) AS settings
     FROM lock
-    CROSS JOIN pg_catalog.jsonb_each_text(($4::text)::jsonb) AS s (key, value)
-    WHERE lock.won AND pg_catalog.current_setting(s.key, true) <> s.value
+    WHERE lock.won
 ), changed AS MATERIALIZED (
     SELECT
-        pg_catalog.jsonb_object_agg(wanted.name, wanted.old)::text AS old,
-        pg_catalog.count(pg_catalog.set_config(wanted.name, wanted.value, false)) AS n
-    FROM wanted
+        before.settings AS old,
+        pg_catalog.concat(
+            pg_catalog.set_config('lock_timeout', ($4::bigint)::text, false),
+            pg_catalog.set_config('tcp_keepalives_idle', ($5::bigint)::text, false),
+            pg_catalog.set_config('tcp_keepalives_interval', '1', false),
+            pg_catalog.set_config('tcp_keepalives_count', '3', false),
+            pg_catalog.set_config('tcp_user_timeout', ($6::bigint)::text, false),
+            CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> '0' THEN pg_catalog.set_config('statement_timeout', '0', false) END,
+            CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> '0' THEN pg_catalog.set_config('idle_session_timeout', '0', false) END,
+            CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> '0' THEN pg_catalog.set_config('transaction_timeout', '0', false) END
+        ) AS new
+    FROM before
 ), old AS MATERIALIZED (
     SELECT l.task_name, l.owner_id, l.acquired_at, l.expires_at, l.heartbeat_at, l.token, l.session, l.metadata
-    FROM lock, changed, pglease_leases AS l
-    WHERE lock.won AND changed.n >= 0 AND l.task_name = $1::text
+    FROM changed, pglease_leases AS l
+    WHERE changed.new IS NOT NULL AND l.task_name = $1::text
     FOR UPDATE OF l
 ), clock AS MATERIALIZED (
     SELECT
         pg_catalog.clock_timestamp() AS at,
-        pg_catalog.make_interval(secs => $5::double precision) AS ttl
+        pg_catalog.make_interval(secs => $7::double precision) AS ttl
     FROM (SELECT pg_catalog.count(*) AS n FROM old) AS after_the_wait
 ), decided AS MATERIALIZED (
     SELECT
@@ -55,7 +74,7 @@ WITH lock AS MATERIALIZED (
                 OR old.session ->> 'server_us' <> ((EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint)::text
                 THEN 'held'
             WHEN old.session ->> 'pid' = pg_catalog.pg_backend_pid()::text THEN 'pooled'
-            WHEN NOT $6::boolean THEN 'suspect'
+            WHEN NOT $8::boolean THEN 'suspect'
             -- A session that began after the term is another one under the same pid.
             WHEN EXISTS (
                 SELECT 1
@@ -75,20 +94,20 @@ WITH lock AS MATERIALIZED (
     )
     SELECT
         $1::text,
-        $7::text,
+        $9::text,
         d.at,
         d.expires_at,
         d.at,
         d.token,
-        CASE WHEN $8::bigint >= 0 THEN pg_catalog.jsonb_build_object(
-            'owner', $7::text,
+        CASE WHEN $10::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+            'owner', $9::text,
             'token', d.token,
             'acquired_us', (EXTRACT(epoch FROM d.at) * 1000000)::bigint,
             'pid', pg_catalog.pg_backend_pid(),
             'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
-            'notice_ms', $8::bigint
+            'notice_ms', $10::bigint
         ) END,
-        ($9::text)::jsonb
+        ($11::text)::jsonb
     FROM decided AS d
     WHERE d.state = 'free'
     ON CONFLICT (task_name) DO UPDATE SET
@@ -105,7 +124,7 @@ WITH lock AS MATERIALIZED (
 SELECT
     d.state::text AS state,
     (g.token IS NOT NULL)::boolean AS granted,
-    COALESCE(c.old, '{}')::text AS old_settings,
+    COALESCE(c.old, '')::text AS old_settings,
     pg_catalog.pg_backend_pid()::integer AS pid,
     COALESCE(o.owner_id, s.owner_id, '')::text AS owner_id,
     COALESCE(g.acquired_at, o.acquired_at, s.acquired_at, d.at)::timestamptz AS acquired_at,
@@ -117,22 +136,24 @@ SELECT
     d.at::timestamptz AS observed_at,
     CASE WHEN g.token IS NULL THEN '' ELSE COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '') END::text AS xid
 FROM decided AS d
-CROSS JOIN changed AS c
+LEFT JOIN changed AS c ON true
 LEFT JOIN granted AS g ON true
 LEFT JOIN old AS o ON true
 LEFT JOIN pglease_leases AS s ON d.state = 'busy' AND s.task_name = $1::text
 `
 
 type AcquireWithSessionParams struct {
-	Name       string
-	HaveLock   bool
-	Key        int64
-	Settings   string
-	TTLSeconds float64
-	Early      bool
-	Owner      string
-	NoticeMS   int64
-	Metadata   string
+	Name           string
+	HaveLock       bool
+	Key            int64
+	RowWaitMS      int64
+	KeepalivesIdle int64
+	UserTimeoutMS  int64
+	TTLSeconds     float64
+	Early          bool
+	Owner          string
+	NoticeMS       int64
+	Metadata       string
 }
 
 type AcquireWithSessionRow struct {
@@ -177,7 +198,9 @@ func (q *Queries) AcquireWithSession(ctx context.Context, db DBTX, arg AcquireWi
 		arg.Name,
 		arg.HaveLock,
 		arg.Key,
-		arg.Settings,
+		arg.RowWaitMS,
+		arg.KeepalivesIdle,
+		arg.UserTimeoutMS,
 		arg.TTLSeconds,
 		arg.Early,
 		arg.Owner,
@@ -450,10 +473,16 @@ RETURNING
     pg_catalog.pg_advisory_unlock_shared(
         pg_catalog.to_regclass('pglease_leases')::oid::integer, ($5::bigint & 4294967295)::oid::integer
     )::boolean AS unmarked,
-    (
-        SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false))
-        FROM pg_catalog.jsonb_each_text(($6::text)::jsonb) AS s
-    )::bigint AS restored,
+    (CASE WHEN $6::text <> '' THEN pg_catalog.concat(
+        pg_catalog.set_config('lock_timeout', pg_catalog.split_part($6::text, ' ', 1), false),
+        pg_catalog.set_config('tcp_keepalives_idle', pg_catalog.split_part($6::text, ' ', 2), false),
+        pg_catalog.set_config('tcp_keepalives_interval', pg_catalog.split_part($6::text, ' ', 3), false),
+        pg_catalog.set_config('tcp_keepalives_count', pg_catalog.split_part($6::text, ' ', 4), false),
+        pg_catalog.set_config('tcp_user_timeout', pg_catalog.split_part($6::text, ' ', 5), false),
+        CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> pg_catalog.split_part($6::text, ' ', 6) THEN pg_catalog.set_config('statement_timeout', pg_catalog.split_part($6::text, ' ', 6), false) END,
+        CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> pg_catalog.split_part($6::text, ' ', 7) THEN pg_catalog.set_config('idle_session_timeout', pg_catalog.split_part($6::text, ' ', 7), false) END,
+        CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> pg_catalog.split_part($6::text, ' ', 8) THEN pg_catalog.set_config('transaction_timeout', pg_catalog.split_part($6::text, ' ', 8), false) END
+    ) END IS NOT NULL)::boolean AS restored,
     pg_catalog.pg_backend_pid()::integer AS pid
 `
 
@@ -469,7 +498,7 @@ type ReleaseWithSessionParams struct {
 type ReleaseWithSessionRow struct {
 	Unlocked bool
 	Unmarked bool
-	Restored int64
+	Restored bool
 	PID      int32
 }
 
@@ -577,120 +606,123 @@ func (q *Queries) RenewWithSession(ctx context.Context, db DBTX, arg RenewWithSe
 }
 
 const TakeWithSession = `-- name: TakeWithSession :one
-WITH lock AS MATERIALIZED (
-    SELECT CASE
-        WHEN pg_catalog.pg_try_advisory_lock($1::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
-            pg_catalog.to_regclass('pglease_leases')::oid::integer, ($1::bigint & 4294967295)::oid::integer
-        ) IS NOT NULL
-        ELSE false
-    END AS won
-), granted AS (
-    UPDATE pglease_leases AS l
-    SET
-        owner_id = $2::text,
-        acquired_at = free.at,
-        expires_at = free.at + pg_catalog.make_interval(secs => $3::double precision),
-        heartbeat_at = free.at,
-        token = free.token,
-        session = CASE WHEN $4::bigint >= 0 THEN pg_catalog.jsonb_build_object(
-            'owner', $2::text,
-            'token', free.token,
-            'acquired_us', (EXTRACT(epoch FROM free.at) * 1000000)::bigint,
-            'pid', pg_catalog.pg_backend_pid(),
-            'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
-            'notice_ms', $4::bigint
-        ) END,
-        metadata = ($5::text)::jsonb
+WITH free AS MATERIALIZED ( -- made once, whatever the plan is: a session that had a lock twice would keep it after the release (P4)
+    SELECT
+        f.task_name,
+        f.at,
+        GREATEST(f.token + 1, (EXTRACT(epoch FROM f.at) * 1000000)::bigint) AS token,
+        CASE
+            WHEN pg_catalog.pg_try_advisory_lock($8::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
+                pg_catalog.to_regclass('pglease_leases')::oid::integer, ($8::bigint & 4294967295)::oid::integer
+            ) IS NOT NULL
+            ELSE false
+        END AS won,
+        pg_catalog.concat_ws(
+            ' ',
+            pg_catalog.current_setting('lock_timeout'),
+            pg_catalog.current_setting('tcp_keepalives_idle'),
+            pg_catalog.current_setting('tcp_keepalives_interval'),
+            pg_catalog.current_setting('tcp_keepalives_count'),
+            pg_catalog.current_setting('tcp_user_timeout'),
+            pg_catalog.current_setting('statement_timeout'),
+            pg_catalog.current_setting('idle_session_timeout', true),
+            pg_catalog.current_setting('transaction_timeout', true)
+        ) AS settings
     FROM (
-        SELECT
-            f.task_name,
-            pg_catalog.clock_timestamp() AS at,
-            GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token
-        FROM lock, pglease_leases AS f
-        WHERE lock.won AND f.task_name = $6::text AND f.expires_at <= pg_catalog.clock_timestamp()
-        FOR UPDATE OF f SKIP LOCKED
-    ) AS free
-    WHERE l.task_name = free.task_name
-    RETURNING
-        l.acquired_at,
-        l.expires_at,
-        l.token,
-        (
-            SELECT CASE
-                WHEN pg_catalog.count(pg_catalog.set_config(w.name, w.value, false)) > 0 THEN pg_catalog.jsonb_object_agg(w.name, w.old)::text
-                ELSE '{}'
-            END
-            FROM (
-                SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
-                FROM pg_catalog.jsonb_each_text(($7::text)::jsonb) AS s (key, value)
-                WHERE pg_catalog.current_setting(s.key, true) <> s.value
-                OFFSET 0 -- old is read before the setting is changed
-            ) AS w
-        ) AS old_settings
+        SELECT e.task_name, e.token, pg_catalog.clock_timestamp() AS at
+        FROM pglease_leases AS e
+        WHERE e.task_name = $9::text AND e.expires_at <= pg_catalog.clock_timestamp()
+        FOR UPDATE SKIP LOCKED
+    ) AS f
 )
-SELECT
-    (NOT lock.won)::boolean AS busy,
-    (granted.token IS NOT NULL)::boolean AS granted,
-    COALESCE(granted.old_settings, '')::text AS old_settings,
+UPDATE pglease_leases AS l
+SET
+    owner_id = $1::text,
+    acquired_at = free.at,
+    expires_at = free.at + pg_catalog.make_interval(secs => $2::double precision),
+    heartbeat_at = free.at,
+    token = free.token,
+    session = CASE WHEN $3::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+        'owner', $1::text,
+        'token', free.token,
+        'acquired_us', (EXTRACT(epoch FROM free.at) * 1000000)::bigint,
+        'pid', pg_catalog.pg_backend_pid(),
+        'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
+        'notice_ms', $3::bigint
+    ) END,
+    metadata = ($4::text)::jsonb
+FROM free
+WHERE l.task_name = free.task_name AND free.won
+RETURNING
+    l.acquired_at,
+    l.expires_at,
+    l.token,
+    free.settings::text AS old_settings,
+    (pg_catalog.concat(
+        pg_catalog.set_config('lock_timeout', ($5::bigint)::text, false),
+        pg_catalog.set_config('tcp_keepalives_idle', ($6::bigint)::text, false),
+        pg_catalog.set_config('tcp_keepalives_interval', '1', false),
+        pg_catalog.set_config('tcp_keepalives_count', '3', false),
+        pg_catalog.set_config('tcp_user_timeout', ($7::bigint)::text, false),
+        CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> '0' THEN pg_catalog.set_config('statement_timeout', '0', false) END,
+        CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> '0' THEN pg_catalog.set_config('idle_session_timeout', '0', false) END,
+        CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> '0' THEN pg_catalog.set_config('transaction_timeout', '0', false) END
+    ) IS NOT NULL)::boolean AS changed,
     pg_catalog.pg_backend_pid()::integer AS pid,
-    COALESCE(granted.acquired_at, pg_catalog.clock_timestamp())::timestamptz AS acquired_at,
-    COALESCE(granted.expires_at, pg_catalog.clock_timestamp())::timestamptz AS expires_at,
-    COALESCE(granted.token, 0)::bigint AS token,
     COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
-FROM lock
-LEFT JOIN granted ON true
 `
 
 type TakeWithSessionParams struct {
-	Key        int64
-	Owner      string
-	TTLSeconds float64
-	NoticeMS   int64
-	Metadata   string
-	Name       string
-	Settings   string
+	Owner          string
+	TTLSeconds     float64
+	NoticeMS       int64
+	Metadata       string
+	RowWaitMS      int64
+	KeepalivesIdle int64
+	UserTimeoutMS  int64
+	Key            int64
+	Name           string
 }
 
 type TakeWithSessionRow struct {
-	Busy        bool
-	Granted     bool
-	OldSettings string
-	PID         int32
 	AcquiredAt  time.Time
 	ExpiresAt   time.Time
 	Token       int64
+	OldSettings string
+	Changed     bool
+	PID         int32
 	XID         string
 }
 
 // Makes an attempt on a row that exists and has expired: what AcquireWithSession does in the most frequent case, for half of
-// its planning and running. Answers one row: busy, another session has the advisory lock, and nothing was locked or changed; or not busy,
-// and granted or not. If not, this session has the lock, its settings are as they were (old_settings is empty), and AcquireWithSession,
-// with have_lock, tells what there is of the row.
-// Locks:  the advisory lock and the mark, as AcquireWithSession does. If won: the row FOR UPDATE, not waiting; a row that this misses
+// its planning and running. Answers the term. No row: nothing was granted, and this session has no lock; AcquireWithSession tells why.
 //
-//	(H1) is not lost to it, but left to AcquireWithSession.
+// Locks:  the row FOR UPDATE, if it has expired, not waiting; and only with it in hand the advisory lock and the mark, as AcquireWithSession does,
+//
+//	so that no row is answered by one that has locks. A row that this misses (H1) is not lost to it, but left to AcquireWithSession.
 //
 // Writes: the row and the settings of the session, if granted.
 // Sent:   in place of AcquireWithSession by a client that has released the name itself a moment ago.
 func (q *Queries) TakeWithSession(ctx context.Context, db DBTX, arg TakeWithSessionParams) (TakeWithSessionRow, error) {
 	row := db.QueryRowContext(ctx, TakeWithSession,
-		arg.Key,
 		arg.Owner,
 		arg.TTLSeconds,
 		arg.NoticeMS,
 		arg.Metadata,
+		arg.RowWaitMS,
+		arg.KeepalivesIdle,
+		arg.UserTimeoutMS,
+		arg.Key,
 		arg.Name,
-		arg.Settings,
 	)
 	var i TakeWithSessionRow
 	err := row.Scan(
-		&i.Busy,
-		&i.Granted,
-		&i.OldSettings,
-		&i.PID,
 		&i.AcquiredAt,
 		&i.ExpiresAt,
 		&i.Token,
+		&i.OldSettings,
+		&i.Changed,
+		&i.PID,
 		&i.XID,
 	)
 	return i, err
@@ -705,8 +737,18 @@ WITH unlocked AS MATERIALIZED (
     ) END AS yes
     FROM unlocked
 ), restored AS MATERIALIZED (
-    SELECT pg_catalog.count(pg_catalog.set_config(s.key, s.value, false)) AS n
-    FROM unmarked, pg_catalog.jsonb_each_text(($2::text)::jsonb) AS s
+    SELECT
+        CASE WHEN $2::text <> '' THEN pg_catalog.concat(
+            pg_catalog.set_config('lock_timeout', pg_catalog.split_part($2::text, ' ', 1), false),
+            pg_catalog.set_config('tcp_keepalives_idle', pg_catalog.split_part($2::text, ' ', 2), false),
+            pg_catalog.set_config('tcp_keepalives_interval', pg_catalog.split_part($2::text, ' ', 3), false),
+            pg_catalog.set_config('tcp_keepalives_count', pg_catalog.split_part($2::text, ' ', 4), false),
+            pg_catalog.set_config('tcp_user_timeout', pg_catalog.split_part($2::text, ' ', 5), false),
+            CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> pg_catalog.split_part($2::text, ' ', 6) THEN pg_catalog.set_config('statement_timeout', pg_catalog.split_part($2::text, ' ', 6), false) END,
+            CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> pg_catalog.split_part($2::text, ' ', 7) THEN pg_catalog.set_config('idle_session_timeout', pg_catalog.split_part($2::text, ' ', 7), false) END,
+            CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> pg_catalog.split_part($2::text, ' ', 8) THEN pg_catalog.set_config('transaction_timeout', pg_catalog.split_part($2::text, ' ', 8), false) END
+        ) END AS settings
+    FROM unmarked
 )
 SELECT
     unlocked.yes::boolean AS unlocked,

@@ -1,12 +1,14 @@
 package driver_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pglease/pglease-go/db"
 	"github.com/pglease/pglease-go/driver_test/internal/wire"
 	"github.com/pglease/pglease-go/pglease"
 )
@@ -91,27 +93,29 @@ func TestHybridSettings(t *testing.T) {
 		}
 		before := settings()
 		c := hybridClient(t, given, pglease.WithTTL(10*time.Second))
-		l := mustTry(t, c, e.schema)
-		while := settings()
-		for _, want := range []string{
-			"statement_timeout=0", "synchronous_commit=local", "tcp_keepalives_idle=8", "tcp_keepalives_interval=1",
-			"tcp_keepalives_count=3", "tcp_user_timeout=11000", "locks=2", // the lock, and the mark of the table
-		} {
-			if !strings.Contains(while, want) {
-				t.Errorf("while the lease is held: %s; want %s", while, want)
+		for _, round := range []string{"of an unknown name", "of one that this client has released"} {
+			l := mustTry(t, c, e.schema)
+			while := settings()
+			for _, want := range []string{
+				"statement_timeout=0", "synchronous_commit=local", "tcp_keepalives_idle=8", "tcp_keepalives_interval=1",
+				"tcp_keepalives_count=3", "tcp_user_timeout=11000", "locks=2", // the lock, and the mark of the table
+			} {
+				if !strings.Contains(while, want) {
+					t.Errorf("while the lease is held, %s: %s; want %s", round, while, want)
+				}
 			}
-		}
-		for _, off := range []string{"idle_session_timeout=", "transaction_timeout="} {
-			if strings.Contains(" "+before, " "+off) && !strings.Contains(" "+while, " "+off+"0") {
-				t.Errorf("while the lease is held: %s; want %s0", while, off)
+			for _, off := range []string{"idle_session_timeout=", "transaction_timeout="} {
+				if strings.Contains(" "+before, " "+off) && !strings.Contains(" "+while, " "+off+"0") {
+					t.Errorf("while the lease is held, %s: %s; want %s0", round, while, off)
+				}
 			}
-		}
-		if strings.Contains(while, "lock_timeout=0") || strings.Contains(while, "lock_timeout=600 ") {
-			t.Errorf("while the lease is held: %s; want a lock_timeout of ours", while)
-		}
-		mustRelease(t, l)
-		if after := settings(); after != before {
-			t.Errorf("after the release:\n\t%s\nbefore it:\n\t%s", after, before)
+			if strings.Contains(while, "lock_timeout=0") || strings.Contains(while, "lock_timeout=600 ") {
+				t.Errorf("while the lease is held, %s: %s; want a lock_timeout of ours", round, while)
+			}
+			mustRelease(t, l)
+			if after := settings(); after != before {
+				t.Errorf("after the release, %s:\n\t%s\nbefore it:\n\t%s", round, after, before)
+			}
 		}
 		// The lock was had, the row is somebody's: that puts everything back too.
 		table := client(t, db)
@@ -121,6 +125,58 @@ func TestHybridSettings(t *testing.T) {
 			t.Errorf("after a losing try:\n\t%s\nbefore it:\n\t%s", after, before)
 		}
 		mustRelease(t, rival)
+	})
+}
+
+// TestTakeWithSession: no row means that the session has no lock, whatever there was in the way.
+func TestTakeWithSession(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		ctx, q := testContext(t), db.New()
+		pool := e.open(t, k, e.dsn())
+		own, other := conn(t, pool), conn(t, pool)
+		id := time.Now().UnixNano()
+		state := func() (s string) {
+			if err := own.QueryRowContext(ctx, sessionState).Scan(&s); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		before := state()
+		take := func(way string) {
+			t.Helper()
+			_, err := q.TakeWithSession(ctx, own, db.TakeWithSessionParams{
+				Key: id, Name: e.schema, Owner: "a", TTLSeconds: 30, Metadata: "{}", RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
+			})
+			if after := state(); !errors.Is(err, sql.ErrNoRows) || after != before {
+				t.Errorf("%s: %v\n\t%s\nbefore:\n\t%s", way, err, after, before)
+			}
+		}
+		change := func(statement string, args ...any) {
+			if _, err := other.ExecContext(ctx, statement, args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		take("no row")
+		l := mustTry(t, client(t, pool), e.schema)
+		take("a row that has not expired")
+		mustRelease(t, l)
+		change("BEGIN")
+		change("SELECT FROM pglease_leases WHERE task_name = $1 FOR KEY SHARE", e.schema)
+		take("a guarded write that is under way")
+		change("COMMIT")
+		change("SELECT pg_advisory_lock($1)", id)
+		take("another session's lock")
+		change("SELECT pg_advisory_unlock($1)", id)
+		term, err := q.TakeWithSession(ctx, own, db.TakeWithSessionParams{
+			Key: id, Name: e.schema, Owner: "a", TTLSeconds: 30, Metadata: "{}", RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
+		})
+		if err != nil || !strings.Contains(state(), "locks=2") {
+			t.Fatalf("nothing in the way: %v, %s", err, state())
+		}
+		_, err = q.ReleaseWithSession(ctx, own, db.ReleaseWithSessionParams{Name: e.schema, Owner: "a", Token: term.Token, Key: id, Settings: term.OldSettings})
+		if after := state(); err != nil || after != before {
+			t.Errorf("after the release: %v\n\t%s\nbefore:\n\t%s", err, after, before)
+		}
 	})
 }
 

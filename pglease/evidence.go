@@ -2,7 +2,6 @@ package pglease
 
 import (
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/pglease/pglease-go/db"
@@ -29,21 +28,10 @@ func evidenceOf(row db.GetLeaseRow) (e evidence, counts bool) {
 // notice is how long a holder may take to hear that its session has ended, at the most.
 func (e evidence) notice() time.Duration { return time.Duration(e.NoticeMS) * time.Millisecond }
 
-// sessionSettings are what a pinned session needs for a lease of that TTL, as JSON. What a role or a database may have set
-// against it is switched off (T6). The server is to bury a silent client, whose trust has ended by then, soon after the TTL
-// and not hours later (S9): keepalives, and unacknowledged data, give up a second after it. rowWait is how long a
-// statement waits for the lease's row.
-func sessionSettings(ttl, rowWait time.Duration) string {
+// silence is for how long the server is to wait for a silent client of a lease with that TTL: its trust has ended by then, and the server is to bury it
+// soon after the TTL and not hours later (S9). Keepalives, and unacknowledged data, give up a second after it; the statements that grant a
+// lease set them, and switch off what a role or a database may have set against it (T6).
+func silence(ttl time.Duration) (keepalivesIdle, userTimeoutMS int64) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	settings, _ := json.Marshal(map[string]string{
-		"statement_timeout":       "0",
-		"transaction_timeout":     "0", // 17 and later
-		"idle_session_timeout":    "0", // 14 and later
-		"lock_timeout":            strconv.FormatInt(rowWait.Milliseconds(), 10),
-		"tcp_keepalives_idle":     strconv.FormatInt(max(1, seconds-2), 10),
-		"tcp_keepalives_interval": "1",
-		"tcp_keepalives_count":    "3",
-		"tcp_user_timeout":        strconv.FormatInt((seconds+1)*1000, 10),
-	})
-	return string(settings)
+	return max(1, seconds-2), (seconds + 1) * 1000
 }

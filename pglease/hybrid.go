@@ -138,6 +138,7 @@ func (h *hybridBackend) attemptOn(ctx context.Context, p *pinned, r Request, wai
 			Name: r.Name, Key: p.key, TTLSeconds: r.TTL.Seconds(), Owner: r.Owner,
 			NoticeMS: h.noticeMS(s, witnessed), Metadata: r.metadataColumn(),
 		}}
+		a.args.KeepalivesIdle, a.args.UserTimeoutMS = silence(r.TTL)
 		var err error
 		if len(r.Others) > 0 {
 			g, err = a.runAny(ctx)

@@ -69,8 +69,8 @@ func (a *hybridAttempt) choose(ctx context.Context) error {
 		return err
 	}
 	args := db.TakeAnyWithSessionParams{
-		Names: string(list), Settings: sessionSettings(a.r.TTL, hastyRow), Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
-		NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
+		Names: string(list), RowWaitMS: hastyRow.Milliseconds(), KeepalivesIdle: a.args.KeepalivesIdle, UserTimeoutMS: a.args.UserTimeoutMS,
+		Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds, NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
 	}
 	var row db.TakeAnyWithSessionRow
 	for n := 1; ; n++ {

@@ -120,7 +120,7 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 		if a.handed {
 			rowWait = patientRow
 		}
-		a.args.Settings = sessionSettings(a.r.TTL, rowWait)
+		a.args.RowWaitMS = rowWait.Milliseconds()
 		sound, cancel, err := soundly(ctx)
 		if err != nil {
 			return err
@@ -230,16 +230,12 @@ func (a *hybridAttempt) waitForKey(ctx context.Context, most time.Duration) (loc
 
 // unlock gives the lock back if the session has it, and restores its settings.
 func (a *hybridAttempt) unlock(ctx context.Context) error {
-	settings := a.p.settings
-	if settings == "" {
-		settings = "{}"
-	}
 	sound, cancel, err := soundly(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	row, err := queries.UnlockKey(sound, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: settings})
+	row, err := queries.UnlockKey(sound, a.s, db.UnlockKeyParams{Key: a.p.key, Settings: a.p.settings})
 	if err != nil {
 		return err
 	}

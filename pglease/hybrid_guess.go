@@ -2,6 +2,8 @@ package pglease
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/pglease/pglease-go/db"
 )
@@ -31,17 +33,17 @@ func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, 
 		return row, peek.Busy, err
 	case a.guess == guessFree && !a.args.HaveLock:
 		take, err := ask(ctx, a.s, db.TakeWithSession, db.TakeWithSessionParams{
-			Key: a.args.Key, Settings: a.args.Settings, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds,
-			NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
+			Key: a.args.Key, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds, NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
+			RowWaitMS: a.args.RowWaitMS, KeepalivesIdle: a.args.KeepalivesIdle, UserTimeoutMS: a.args.UserTimeoutMS,
 		}, queries.TakeWithSession)
+		if errors.Is(err, sql.ErrNoRows) {
+			return db.AcquireWithSessionRow{State: "busy"}, false, nil
+		}
 		row = db.AcquireWithSessionRow{
-			State: "free", Granted: take.Granted, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
+			State: "free", Granted: true, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
 			ExpiresAt: take.ExpiresAt, Token: take.Token, XID: take.XID,
 		}
-		if take.Busy {
-			row.State = "busy"
-		}
-		return row, take.Granted, err
+		return row, true, err
 	default:
 		row, err = ask(ctx, a.s, db.AcquireWithSession, a.args, queries.AcquireWithSession)
 		return row, row.State != "free" || row.Granted, err

@@ -22,7 +22,7 @@ type pinned struct {
 	pid      int32
 	key      int64
 	locked   bool   // this session has, or may have, the advisory lock
-	settings string // as they were, JSON; "" if they were not changed
+	settings string // as they were, for the statement that restores them; "" if they were not changed
 	term     Term
 
 	ended context.Context // ends, with a cause, when the session has

@@ -173,23 +173,42 @@ WITH wanted AS MATERIALIZED (
             pg_catalog.to_regclass('pglease_leases')::oid::integer, (locked.key & 4294967295)::oid::integer
         ) IS NOT NULL AS yes
     FROM locked
-), differing AS MATERIALIZED (
-    SELECT s.key AS name, s.value AS value, pg_catalog.current_setting(s.key, true) AS old
+), before AS MATERIALIZED (
+    SELECT
+        pg_catalog.concat_ws(
+            ' ',
+            pg_catalog.current_setting('lock_timeout'),
+            pg_catalog.current_setting('tcp_keepalives_idle'),
+            pg_catalog.current_setting('tcp_keepalives_interval'),
+            pg_catalog.current_setting('tcp_keepalives_count'),
+            pg_catalog.current_setting('tcp_user_timeout'),
+            pg_catalog.current_setting('statement_timeout'),
+            pg_catalog.current_setting('idle_session_timeout', true),
+            pg_catalog.current_setting('transaction_timeout', true)
+        ) AS settings
     FROM marked
-    CROSS JOIN pg_catalog.jsonb_each_text((@settings::text)::jsonb) AS s (key, value)
-    WHERE marked.yes AND pg_catalog.current_setting(s.key, true) <> s.value
+    WHERE marked.yes
 ), changed AS MATERIALIZED (
     SELECT
-        pg_catalog.jsonb_object_agg(differing.name, differing.old)::text AS old,
-        pg_catalog.count(pg_catalog.set_config(differing.name, differing.value, false)) AS n
-    FROM differing
+        before.settings AS old,
+        pg_catalog.concat(
+            pg_catalog.set_config('lock_timeout', (@row_wait_ms::bigint)::text, false),
+            pg_catalog.set_config('tcp_keepalives_idle', (@keepalives_idle::bigint)::text, false),
+            pg_catalog.set_config('tcp_keepalives_interval', '1', false),
+            pg_catalog.set_config('tcp_keepalives_count', '3', false),
+            pg_catalog.set_config('tcp_user_timeout', (@user_timeout_ms::bigint)::text, false),
+            CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> '0' THEN pg_catalog.set_config('statement_timeout', '0', false) END,
+            CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> '0' THEN pg_catalog.set_config('idle_session_timeout', '0', false) END,
+            CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> '0' THEN pg_catalog.set_config('transaction_timeout', '0', false) END
+        ) AS new
+    FROM before
 ), free AS MATERIALIZED (
     SELECT
         f.task_name,
         pg_catalog.clock_timestamp() AS at,
         GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token
     FROM marked, changed, pglease_leases AS f
-    WHERE marked.yes AND changed.n >= 0 AND f.task_name = marked.name AND f.expires_at <= pg_catalog.clock_timestamp()
+    WHERE marked.yes AND changed.new IS NOT NULL AND f.task_name = marked.name AND f.expires_at <= pg_catalog.clock_timestamp()
     FOR UPDATE OF f SKIP LOCKED
 ), term AS MATERIALIZED (
     SELECT free.task_name, free.at, free.token FROM free
@@ -238,7 +257,7 @@ SELECT
     COALESCE(m.key, w.key)::bigint AS key,
     (m.name IS NOT NULL)::boolean AS locked,
     (g.token IS NOT NULL)::boolean AS granted,
-    COALESCE(c.old, '{}')::text AS old_settings,
+    COALESCE(c.old, '')::text AS old_settings,
     pg_catalog.pg_backend_pid()::integer AS pid,
     COALESCE(s.owner_id, '')::text AS owner_id,
     COALESCE(g.acquired_at, s.acquired_at, clock.at)::timestamptz AS acquired_at,
@@ -249,8 +268,8 @@ SELECT
     COALESCE(s.metadata::text, '')::text AS metadata,
     clock.at::timestamptz AS observed_at,
     CASE WHEN g.token IS NULL THEN '' ELSE COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '') END::text AS xid
-FROM changed AS c
-CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS at) AS clock
+FROM (SELECT pg_catalog.clock_timestamp() AS at) AS clock
+LEFT JOIN changed AS c ON true
 LEFT JOIN marked AS m ON true
 LEFT JOIN granted AS g ON true
 LEFT JOIN soonest AS w ON true

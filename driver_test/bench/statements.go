@@ -26,8 +26,6 @@ const (
 		WHERE task_name = $1 AND owner_id = $2 AND token = $3`
 
 	metadata = `{"pid": "4242", "host": "bench", "program": "bench", "version": "v0.0.0", "attempt": "1"}`
-	settings = `{"statement_timeout": "0", "transaction_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "100",
-		"tcp_keepalives_idle": "28", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3", "tcp_user_timeout": "31000"}`
 )
 
 // A preparer prepares each statement once, on one connection.
@@ -144,7 +142,8 @@ func startHybridStatements(p *place) (*racer, error) {
 	seed := time.Now().UnixNano()
 	hold := func(ctx context.Context, s *preparer, name string, i int) error {
 		_, err := q.TakeWithSession(ctx, s, db.TakeWithSessionParams{
-			Key: seed + int64(i), Settings: settings, Name: name, Owner: p.driver, TTLSeconds: 86400, NoticeMS: 100, Metadata: metadata,
+			Key: seed + int64(i), Name: name, Owner: p.driver, TTLSeconds: 86400, NoticeMS: 100, Metadata: metadata,
+			RowWaitMS: 100, KeepalivesIdle: 86398, UserTimeoutMS: 86401000,
 		})
 		return err
 	}
@@ -158,7 +157,8 @@ func startHybridStatements(p *place) (*racer, error) {
 	return startPrepared(p, "-session-statements", func(ctx context.Context, s *preparer, name string, i int) error {
 		key := seed + int64(i)
 		row, err := q.TakeWithSession(ctx, s, db.TakeWithSessionParams{
-			Key: key, Settings: settings, Name: name, Owner: p.driver, TTLSeconds: 30, NoticeMS: 100, Metadata: metadata,
+			Key: key, Name: name, Owner: p.driver, TTLSeconds: 30, NoticeMS: 100, Metadata: metadata,
+			RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
 		})
 		if err != nil {
 			return err
