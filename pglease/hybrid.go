@@ -95,15 +95,7 @@ func (h *hybridBackend) attempt(ctx context.Context, r Request, wait bool) (g Gr
 
 // attemptOnce makes an attempt on one connection; sent reports that something of it was sent.
 func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (g Grant, waited, sent bool, err error) {
-	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	if h.keeper != nil { // a given connection may not survive a statement that is cancelled
-		defer context.AfterFunc(h.life, cancel)()
-	}
-	witnessed, err := h.sessions.preflight(ctx, looking)
-	if err != nil && h.life.Err() != nil && !errors.As(err, new(*UnsupportedError)) {
-		err = ErrClosed
-	}
+	witnessed, err := h.witness(ctx)
 	if err != nil {
 		return g, false, false, err
 	}
@@ -120,6 +112,23 @@ func (h *hybridBackend) attemptOnce(ctx context.Context, r Request, wait bool) (
 		h.keeper.noteBroken()
 	}
 	return g, waited, true, err
+}
+
+// witness makes the pre-flight, if that has not been done.
+func (h *hybridBackend) witness(ctx context.Context) (witnessed bool, err error) {
+	if checked, witnessed := h.sessions.inspected(); checked {
+		return witnessed, nil
+	}
+	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if h.keeper != nil { // a given connection may not survive a statement that is cancelled
+		defer context.AfterFunc(h.life, cancel)()
+	}
+	witnessed, err = h.sessions.preflight(ctx, looking)
+	if err != nil && h.life.Err() != nil && !errors.As(err, new(*UnsupportedError)) {
+		err = ErrClosed
+	}
+	return witnessed, err
 }
 
 func (h *hybridBackend) idle() int {
