@@ -16,13 +16,17 @@ type evidence struct {
 	NoticeMS   int64  `json:"notice_ms"`
 }
 
-// evidenceOf reads the evidence of a row. It counts only for the term that it was written with: a Python worker takes a row
-// over without touching it (H3).
-func evidenceOf(row db.GetLeaseRow) (e evidence, counts bool) {
-	if row.Session == "" || json.Unmarshal([]byte(row.Session), &e) != nil {
-		return evidence{}, false
+// decodeEvidence returns nothing for what is not evidence.
+func decodeEvidence(column string) (e evidence) {
+	if column == "" || json.Unmarshal([]byte(column), &e) != nil {
+		return evidence{}
 	}
-	return e, e.Owner == row.OwnerID && e.Token == row.Token && e.AcquiredUS == row.AcquiredAt.UnixMicro()
+	return e
+}
+
+// counts reports whether e is the evidence of the row's term: a Python worker takes a row over without touching it (H3).
+func (e evidence) counts(row db.GetLeaseRow) bool {
+	return e != evidence{} && e.Owner == row.OwnerID && e.Token == row.Token && e.AcquiredUS == row.AcquiredAt.UnixMicro()
 }
 
 // notice is how long a holder may take to hear that its session has ended, at the most.

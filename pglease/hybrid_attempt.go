@@ -188,12 +188,11 @@ func (a *hybridAttempt) rowLocked(ctx context.Context) error {
 // takeEarly waits for the bound of notice that the suspected holder wrote into its row, and asks again, now with a look at the
 // server's list of sessions; a session that has just ended may linger there.
 func (a *hybridAttempt) takeEarly(ctx context.Context) error {
-	e, _ := evidenceOf(a.asRow())
-	if e.notice() >= a.row.ExpiresAt.Sub(a.row.ObservedAt) {
+	wait := decodeEvidence(a.row.Session).notice()
+	if wait >= a.row.ExpiresAt.Sub(a.row.ObservedAt) {
 		a.row.State = "held"
 		return nil
 	}
-	wait := e.notice()
 	for deadline := time.Now().Add(wait + lingering); ; wait = 5 * time.Millisecond {
 		if !pause(ctx, wait) {
 			return ctx.Err()

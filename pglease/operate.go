@@ -16,8 +16,12 @@ import (
 
 // infoOf makes an Info of a row. Drivers return times in the zone of the session: they come out in UTC (C3).
 func infoOf(row db.GetLeaseRow) Info {
+	return infoOfSaid(row, said{decodeMetadata(row.Metadata), decodeEvidence(row.Session)})
+}
+
+func infoOfSaid(row db.GetLeaseRow, says said) Info {
 	mode := ModeTable
-	if _, counts := evidenceOf(row); counts {
+	if says.evidence.counts(row) {
 		mode = ModeHybrid
 	}
 	var session *Session
@@ -34,7 +38,7 @@ func infoOf(row db.GetLeaseRow) Info {
 		HeartbeatAt: row.HeartbeatAt.UTC(),
 		ObservedAt:  row.ObservedAt.UTC(),
 		Mode:        mode,
-		Metadata:    decodeMetadata(row.Metadata),
+		Metadata:    says.metadata,
 	}
 }
 

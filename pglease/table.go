@@ -213,11 +213,7 @@ func (t *tableBackend) acquire(ctx context.Context, r Request, send func(context
 
 // infoOfHeld is infoOf the row that an attempt, sent at start, has found in its way.
 func (t *tableBackend) infoOfHeld(row db.GetLeaseRow, start time.Time) Info {
-	metadata := t.beliefs.held(row.TaskName, start.Add(row.ExpiresAt.Sub(row.ObservedAt)), row.Metadata)
-	row.Metadata = ""
-	info := infoOf(row)
-	info.Metadata = metadata
-	return info
+	return infoOfSaid(row, t.beliefs.held(row, start.Add(row.ExpiresAt.Sub(row.ObservedAt))))
 }
 
 // notInTransaction returns an error if the caller has a transaction open on the given connection that has written something, or if it

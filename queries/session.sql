@@ -225,26 +225,27 @@ RETURNING
 -- Locks:  the advisory lock and the mark, as AcquireWithSession does. Writes: nothing.
 -- Sent:   in place of AcquireWithSession by a client that has seen the name held, until the term that it saw can have ended.
 WITH lock AS MATERIALIZED (
-    SELECT CASE
-        WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
-            pg_catalog.to_regclass('pglease_leases')::oid::integer, (@key::bigint & 4294967295)::oid::integer
-        ) IS NOT NULL
-        ELSE false
-    END AS won
+    SELECT
+        CASE
+            WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
+                pg_catalog.to_regclass('pglease_leases')::oid::integer, (@key::bigint & 4294967295)::oid::integer
+            ) IS NOT NULL
+            ELSE false
+        END AS won,
+        pg_catalog.clock_timestamp() AS at
 )
 SELECT
     (NOT lock.won)::boolean AS busy,
     pg_catalog.pg_backend_pid()::integer AS pid,
     COALESCE(l.owner_id, '')::text AS owner_id,
-    COALESCE(l.acquired_at, clock.at)::timestamptz AS acquired_at,
-    GREATEST(LEAST(COALESCE(l.expires_at, clock.at), timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
-    COALESCE(l.heartbeat_at, clock.at)::timestamptz AS heartbeat_at,
+    COALESCE(l.acquired_at, lock.at)::timestamptz AS acquired_at,
+    GREATEST(LEAST(COALESCE(l.expires_at, lock.at), timestamptz '9999-12-31 00:00:00+00'), timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
+    COALESCE(l.heartbeat_at, lock.at)::timestamptz AS heartbeat_at,
     COALESCE(l.token, 0)::bigint AS token,
     COALESCE(l.session::text, '')::text AS session,
     COALESCE(l.metadata::text, '')::text AS metadata,
-    clock.at::timestamptz AS observed_at
+    lock.at::timestamptz AS observed_at
 FROM lock
-CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS at) AS clock
 LEFT JOIN pglease_leases AS l ON l.task_name = @name::text;
 
 -- name: WaitForKey :exec
