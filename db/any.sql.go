@@ -264,7 +264,9 @@ WITH wanted AS MATERIALIZED (
 ), term AS MATERIALIZED (
     SELECT free.task_name, free.at, free.token FROM free
     UNION ALL
-    SELECT marked.name, marked.at, (EXTRACT(epoch FROM marked.at) * 1000000)::bigint FROM marked WHERE marked.yes AND marked.is_new
+    SELECT marked.name, marked.at, (EXTRACT(epoch FROM marked.at) * 1000000)::bigint
+    FROM marked, changed
+    WHERE marked.yes AND changed.new IS NOT NULL AND marked.is_new
 ), granted AS (
     INSERT INTO pglease_leases AS l (
         task_name, owner_id, acquired_at, expires_at, heartbeat_at, token, session, metadata

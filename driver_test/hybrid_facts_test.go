@@ -1,7 +1,6 @@
 package driver_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,7 +127,7 @@ func TestHybridSettings(t *testing.T) {
 	})
 }
 
-// TestTakeWithSession: no row means that the session has no lock, whatever there was in the way.
+// TestTakeWithSession: what it did is what it says, whatever there was in the way.
 func TestTakeWithSession(t *testing.T) {
 	each(t, two, func(t *testing.T, e *env, k kind) {
 		ctx, q := testContext(t), db.New()
@@ -142,41 +141,57 @@ func TestTakeWithSession(t *testing.T) {
 			return s
 		}
 		before := state()
-		take := func(way string) {
-			t.Helper()
-			_, err := q.TakeWithSession(ctx, own, db.TakeWithSessionParams{
-				Key: id, Name: e.schema, Owner: "a", TTLSeconds: 30, Metadata: "{}", RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
-			})
-			if after := state(); !errors.Is(err, sql.ErrNoRows) || after != before {
-				t.Errorf("%s: %v\n\t%s\nbefore:\n\t%s", way, err, after, before)
-			}
-		}
+		locked := strings.Replace(before, "locks=0", "locks=2", 1)
 		change := func(statement string, args ...any) {
 			if _, err := other.ExecContext(ctx, statement, args...); err != nil {
 				t.Fatal(err)
 			}
 		}
-		take("no row")
+		take := func(way string, busy, granted bool) db.TakeWithSessionRow {
+			t.Helper()
+			row, err := q.TakeWithSession(ctx, own, db.TakeWithSessionParams{
+				Key: id, Name: e.schema, Owner: "a", TTLSeconds: 30, Metadata: "{}", RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
+			})
+			if err != nil || row.Busy != busy || row.Granted != granted || (row.XID != "") != granted {
+				t.Errorf("%s: busy %t, granted %t, xid %q, %v", way, row.Busy, row.Granted, row.XID, err)
+			}
+			want := before
+			if !busy {
+				want = locked
+			}
+			if after := state(); !granted && after != want {
+				t.Errorf("%s:\n\t%s\nwant:\n\t%s", way, after, want)
+			}
+			if !busy && !granted {
+				if _, err := q.UnlockKey(ctx, own, db.UnlockKeyParams{Key: id, Settings: row.OldSettings}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return row
+		}
+		take("no row", false, false)
 		l := mustTry(t, client(t, pool), e.schema)
-		take("a row that has not expired")
+		take("a row that has not expired", false, false)
 		mustRelease(t, l)
 		change("BEGIN")
 		change("SELECT FROM pglease_leases WHERE task_name = $1 FOR KEY SHARE", e.schema)
-		take("a guarded write that is under way")
+		take("a guarded write that is under way", false, false)
 		change("COMMIT")
 		change("SELECT pg_advisory_lock($1)", id)
-		take("another session's lock")
+		take("another session's lock", true, false)
 		change("SELECT pg_advisory_unlock($1)", id)
-		term, err := q.TakeWithSession(ctx, own, db.TakeWithSessionParams{
-			Key: id, Name: e.schema, Owner: "a", TTLSeconds: 30, Metadata: "{}", RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
-		})
-		if err != nil || !strings.Contains(state(), "locks=2") {
-			t.Fatalf("nothing in the way: %v, %s", err, state())
-		}
-		_, err = q.ReleaseWithSession(ctx, own, db.ReleaseWithSessionParams{Name: e.schema, Owner: "a", Token: term.Token, Key: id, Settings: term.OldSettings})
+		term := take("nothing", false, true)
+		_, err := q.ReleaseWithSession(ctx, own, db.ReleaseWithSessionParams{Name: e.schema, Owner: "a", Token: term.Token, Key: id, Settings: term.OldSettings})
 		if after := state(); err != nil || after != before {
 			t.Errorf("after the release: %v\n\t%s\nbefore:\n\t%s", err, after, before)
 		}
+	})
+}
+
+// TestHybridTTLOfYears: the settings that depend on the TTL end sooner than it may.
+func TestHybridTTLOfYears(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		mustRelease(t, mustTry(t, hybridClient(t, e.hybridPool(t, k, e.dsn()), pglease.WithTTL(3*365*24*time.Hour)), e.schema))
 	})
 }
 

@@ -2,6 +2,7 @@ package pglease
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/pglease/pglease-go/db"
@@ -34,8 +35,9 @@ func (e evidence) notice() time.Duration { return time.Duration(e.NoticeMS) * ti
 
 // silence is for how long the server is to wait for a silent client of a lease with that TTL: its trust has ended by then, and the server is to bury it
 // soon after the TTL and not hours later (S9). Keepalives, and unacknowledged data, give up a second after it; the statements that grant a
-// lease set them, and switch off what a role or a database may have set against it (T6).
+// lease set them, and switch off what a role or a database may have set against it (T6). Both end where the settings do: Linux begins to ask after 9.1
+// hours at the latest, and goes on until the second has ended, which is after 24.8 days at the latest.
 func silence(ttl time.Duration) (keepalivesIdle, userTimeoutMS int64) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	return max(1, seconds-2), (seconds + 1) * 1000
+	return min(max(1, seconds-2), math.MaxInt16), min((seconds+1)*1000, math.MaxInt32)
 }

@@ -2,8 +2,6 @@ package pglease
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/pglease/pglease-go/db"
 )
@@ -36,14 +34,14 @@ func (a *hybridAttempt) ask(ctx context.Context) (row db.AcquireWithSessionRow, 
 			Key: a.args.Key, Name: a.args.Name, Owner: a.args.Owner, TTLSeconds: a.args.TTLSeconds, NoticeMS: a.args.NoticeMS, Metadata: a.args.Metadata,
 			RowWaitMS: a.args.RowWaitMS, KeepalivesIdle: a.args.KeepalivesIdle, UserTimeoutMS: a.args.UserTimeoutMS,
 		}, queries.TakeWithSession)
-		if errors.Is(err, sql.ErrNoRows) {
-			return db.AcquireWithSessionRow{State: "busy"}, false, nil
-		}
 		row = db.AcquireWithSessionRow{
-			State: "free", Granted: true, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
+			State: "free", Granted: take.Granted, OldSettings: take.OldSettings, PID: take.PID, AcquiredAt: take.AcquiredAt,
 			ExpiresAt: take.ExpiresAt, Token: take.Token, XID: take.XID,
 		}
-		return row, true, err
+		if take.Busy {
+			row.State = "busy"
+		}
+		return row, take.Granted, err
 	default:
 		row, err = ask(ctx, a.s, db.AcquireWithSession, a.args, queries.AcquireWithSession)
 		return row, row.State != "free" || row.Granted, err

@@ -62,7 +62,7 @@ WITH lock AS MATERIALIZED (
     SELECT
         pg_catalog.clock_timestamp() AS at,
         pg_catalog.make_interval(secs => @ttl_seconds::double precision) AS ttl
-    FROM (SELECT pg_catalog.count(*) AS n FROM old) AS after_the_wait
+    FROM (SELECT pg_catalog.count(*) AS n FROM changed LEFT JOIN old ON true) AS after_the_wait -- and after the settings
 ), decided AS MATERIALIZED (
     SELECT
         clock.at,
@@ -148,76 +148,85 @@ LEFT JOIN pglease_leases AS s ON d.state = 'busy' AND s.task_name = @name::text;
 
 -- name: TakeWithSession :one
 -- Makes an attempt on a row that exists and has expired: what AcquireWithSession does in the most frequent case, for half of
--- its planning and running. Answers the term. No row: nothing was granted, and this session has no lock; AcquireWithSession tells why.
---
--- Locks:  the row FOR UPDATE, if it has expired, not waiting; and only with it in hand the advisory lock and the mark, as AcquireWithSession does,
---         so that no row is answered by one that has locks. A row that this misses (H1) is not lost to it, but left to AcquireWithSession.
+-- its planning and running. Answers one row: busy, another session has the advisory lock, and nothing was locked or changed; or not busy,
+-- and granted or not. If not, this session has the lock, its settings are as they were (old_settings is empty), and AcquireWithSession,
+-- with have_lock, tells what there is of the row.
+-- Locks:  the advisory lock and the mark, as AcquireWithSession does. If won: the row FOR UPDATE, not waiting; a row that this misses
+--         (H1) is not lost to it, but left to AcquireWithSession.
 -- Writes: the row and the settings of the session, if granted.
 -- Sent:   in place of AcquireWithSession by a client that has released the name itself a moment ago.
-WITH free AS MATERIALIZED ( -- made once, whatever the plan is: a session that had a lock twice would keep it after the release (P4)
-    SELECT
-        f.task_name,
-        f.at,
-        GREATEST(f.token + 1, (EXTRACT(epoch FROM f.at) * 1000000)::bigint) AS token,
-        CASE
-            WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
-                pg_catalog.to_regclass('pglease_leases')::oid::integer, (@key::bigint & 4294967295)::oid::integer
-            ) IS NOT NULL
-            ELSE false
-        END AS won,
-        pg_catalog.concat_ws(
-            ' ',
-            pg_catalog.current_setting('lock_timeout'),
-            pg_catalog.current_setting('tcp_keepalives_idle'),
-            pg_catalog.current_setting('tcp_keepalives_interval'),
-            pg_catalog.current_setting('tcp_keepalives_count'),
-            pg_catalog.current_setting('tcp_user_timeout'),
-            pg_catalog.current_setting('statement_timeout'),
-            pg_catalog.current_setting('idle_session_timeout', true),
-            pg_catalog.current_setting('transaction_timeout', true)
-        ) AS settings
+WITH lock AS MATERIALIZED (
+    SELECT CASE
+        WHEN pg_catalog.pg_try_advisory_lock(@key::bigint) THEN pg_catalog.pg_try_advisory_lock_shared(
+            pg_catalog.to_regclass('pglease_leases')::oid::integer, (@key::bigint & 4294967295)::oid::integer
+        ) IS NOT NULL
+        ELSE false
+    END AS won
+), granted AS (
+    UPDATE pglease_leases AS l
+    SET
+        owner_id = @owner::text,
+        acquired_at = free.at,
+        expires_at = free.at + pg_catalog.make_interval(secs => @ttl_seconds::double precision),
+        heartbeat_at = free.at,
+        token = free.token,
+        session = CASE WHEN @notice_ms::bigint >= 0 THEN pg_catalog.jsonb_build_object(
+            'owner', @owner::text,
+            'token', free.token,
+            'acquired_us', (EXTRACT(epoch FROM free.at) * 1000000)::bigint,
+            'pid', pg_catalog.pg_backend_pid(),
+            'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
+            'notice_ms', @notice_ms::bigint
+        ) END,
+        metadata = (@metadata::text)::jsonb
     FROM (
-        SELECT e.task_name, e.token, pg_catalog.clock_timestamp() AS at
-        FROM pglease_leases AS e
-        WHERE e.task_name = @name::text AND e.expires_at <= pg_catalog.clock_timestamp()
-        FOR UPDATE SKIP LOCKED
-    ) AS f
+        SELECT
+            f.task_name,
+            pg_catalog.clock_timestamp() AS at,
+            GREATEST(f.token + 1, (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint) AS token,
+            pg_catalog.concat_ws(
+                ' ',
+                pg_catalog.current_setting('lock_timeout'),
+                pg_catalog.current_setting('tcp_keepalives_idle'),
+                pg_catalog.current_setting('tcp_keepalives_interval'),
+                pg_catalog.current_setting('tcp_keepalives_count'),
+                pg_catalog.current_setting('tcp_user_timeout'),
+                pg_catalog.current_setting('statement_timeout'),
+                pg_catalog.current_setting('idle_session_timeout', true),
+                pg_catalog.current_setting('transaction_timeout', true)
+            ) AS settings
+        FROM lock, pglease_leases AS f
+        WHERE lock.won AND f.task_name = @name::text AND f.expires_at <= pg_catalog.clock_timestamp()
+        FOR UPDATE OF f SKIP LOCKED
+    ) AS free
+    WHERE l.task_name = free.task_name
+    RETURNING
+        l.acquired_at,
+        l.expires_at,
+        l.token,
+        free.settings AS old_settings,
+        pg_catalog.concat(
+            pg_catalog.set_config('lock_timeout', (@row_wait_ms::bigint)::text, false),
+            pg_catalog.set_config('tcp_keepalives_idle', (@keepalives_idle::bigint)::text, false),
+            pg_catalog.set_config('tcp_keepalives_interval', '1', false),
+            pg_catalog.set_config('tcp_keepalives_count', '3', false),
+            pg_catalog.set_config('tcp_user_timeout', (@user_timeout_ms::bigint)::text, false),
+            CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> '0' THEN pg_catalog.set_config('statement_timeout', '0', false) END,
+            CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> '0' THEN pg_catalog.set_config('idle_session_timeout', '0', false) END,
+            CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> '0' THEN pg_catalog.set_config('transaction_timeout', '0', false) END
+        ) AS new_settings
 )
-UPDATE pglease_leases AS l
-SET
-    owner_id = @owner::text,
-    acquired_at = free.at,
-    expires_at = free.at + pg_catalog.make_interval(secs => @ttl_seconds::double precision),
-    heartbeat_at = free.at,
-    token = free.token,
-    session = CASE WHEN @notice_ms::bigint >= 0 THEN pg_catalog.jsonb_build_object(
-        'owner', @owner::text,
-        'token', free.token,
-        'acquired_us', (EXTRACT(epoch FROM free.at) * 1000000)::bigint,
-        'pid', pg_catalog.pg_backend_pid(),
-        'server_us', (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint,
-        'notice_ms', @notice_ms::bigint
-    ) END,
-    metadata = (@metadata::text)::jsonb
-FROM free
-WHERE l.task_name = free.task_name AND free.won
-RETURNING
-    l.acquired_at,
-    l.expires_at,
-    l.token,
-    free.settings::text AS old_settings,
-    (pg_catalog.concat(
-        pg_catalog.set_config('lock_timeout', (@row_wait_ms::bigint)::text, false),
-        pg_catalog.set_config('tcp_keepalives_idle', (@keepalives_idle::bigint)::text, false),
-        pg_catalog.set_config('tcp_keepalives_interval', '1', false),
-        pg_catalog.set_config('tcp_keepalives_count', '3', false),
-        pg_catalog.set_config('tcp_user_timeout', (@user_timeout_ms::bigint)::text, false),
-        CASE WHEN pg_catalog.current_setting('statement_timeout', true) <> '0' THEN pg_catalog.set_config('statement_timeout', '0', false) END,
-        CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) <> '0' THEN pg_catalog.set_config('idle_session_timeout', '0', false) END,
-        CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> '0' THEN pg_catalog.set_config('transaction_timeout', '0', false) END
-    ) IS NOT NULL)::boolean AS changed,
+SELECT
+    (NOT lock.won)::boolean AS busy,
+    (granted.token IS NOT NULL)::boolean AS granted,
+    COALESCE(granted.old_settings, '')::text AS old_settings,
     pg_catalog.pg_backend_pid()::integer AS pid,
-    COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid;
+    COALESCE(granted.acquired_at, pg_catalog.clock_timestamp())::timestamptz AS acquired_at,
+    COALESCE(granted.expires_at, pg_catalog.clock_timestamp())::timestamptz AS expires_at,
+    COALESCE(granted.token, 0)::bigint AS token,
+    COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
+FROM lock
+LEFT JOIN granted ON true;
 
 -- name: PeekWithSession :one
 -- Tries for the advisory lock, and reads the row as it was before. Answers one row: busy and what the row says; or not busy,

@@ -143,7 +143,7 @@ func startHybridStatements(p *place) (*racer, error) {
 	hold := func(ctx context.Context, s *preparer, name string, i int) error {
 		_, err := q.TakeWithSession(ctx, s, db.TakeWithSessionParams{
 			Key: seed + int64(i), Name: name, Owner: p.driver, TTLSeconds: 86400, NoticeMS: 100, Metadata: metadata,
-			RowWaitMS: 100, KeepalivesIdle: 86398, UserTimeoutMS: 86401000,
+			RowWaitMS: 100, KeepalivesIdle: 28, UserTimeoutMS: 31000,
 		})
 		return err
 	}
