@@ -106,7 +106,7 @@ func (a *hybridAttempt) choose(ctx context.Context) error {
 	if !row.Locked {
 		return nil
 	}
-	a.p.settings = row.OldSettings
+	a.p.settings = restorable(row.OldSettings)
 	if !row.Granted {
 		return a.send(ctx, true, false)
 	}

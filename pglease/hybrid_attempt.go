@@ -134,7 +134,7 @@ func (a *hybridAttempt) send(ctx context.Context, haveLock, early bool) error {
 			a.p.pid = row.PID
 			a.p.locked = row.State != "busy"
 			if a.p.locked && a.p.settings == "" {
-				a.p.settings = row.OldSettings
+				a.p.settings = restorable(row.OldSettings)
 			}
 			if definite {
 				return nil
@@ -188,8 +188,9 @@ func (a *hybridAttempt) rowLocked(ctx context.Context) error {
 // takeEarly waits for the bound of notice that the suspected holder wrote into its row, and asks again, now with a look at the
 // server's list of sessions; a session that has just ended may linger there.
 func (a *hybridAttempt) takeEarly(ctx context.Context) error {
-	wait := decodeEvidence(a.row.Session).notice()
-	if wait >= a.row.ExpiresAt.Sub(a.row.ObservedAt) {
+	e := decodeEvidence(a.row.Session)
+	wait := e.notice()
+	if !e.counts(a.asRow()) || wait < 0 || wait >= a.row.ExpiresAt.Sub(a.row.ObservedAt) { // of a later version, perhaps; or too late to gain by it
 		a.row.State = "held"
 		return nil
 	}

@@ -24,6 +24,10 @@ func infoOfSaid(row db.GetLeaseRow, says said) Info {
 	if says.evidence.counts(row) {
 		mode = ModeHybrid
 	}
+	metadata := says.metadata
+	if row.Token < row.AcquiredAt.UnixMicro() { // no Go client's term (section 4 of the design): a Python worker leaves what the last one wrote (H3)
+		metadata = nil
+	}
 	var session *Session
 	if mode == ModeHybrid && row.SessionPID != 0 {
 		session = &Session{PID: int(row.SessionPID), ClientAddr: row.SessionClient, ApplicationName: row.SessionApplication}
@@ -38,7 +42,7 @@ func infoOfSaid(row db.GetLeaseRow, says said) Info {
 		HeartbeatAt: row.HeartbeatAt.UTC(),
 		ObservedAt:  row.ObservedAt.UTC(),
 		Mode:        mode,
-		Metadata:    says.metadata,
+		Metadata:    metadata,
 	}
 }
 
