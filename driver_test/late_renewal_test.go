@@ -41,3 +41,35 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestALostTermIsNotRenewedByTheNextOneOfItsName: a client that takes a name again, which an operator has taken from it, may have both
+// terms in one heartbeat. (The torture found that, seed 20261130: the answer of one was taken for the other's.)
+func TestALostTermIsNotRenewedByTheNextOneOfItsName(t *testing.T) {
+	each(t, two, func(t *testing.T, e *env, k kind) {
+		c := client(t, e.open(t, k, e.dsn()), pglease.WithTTL(3*time.Second))
+		lost := mustTry(t, c, e.schema)
+		e.exec("UPDATE pglease_leases SET expires_at = clock_timestamp()")
+		l := mustTry(t, c, e.schema)
+		terms, err := json.Marshal([]map[string]any{
+			{"name": e.schema, "token": lost.Token(), "ttl_seconds": 3},
+			{"name": e.schema, "token": l.Token(), "ttl_seconds": 3},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := db.New().RenewLeases(testContext(t), e.admin, db.RenewLeasesParams{Owner: l.Owner(), Terms: string(terms)})
+		if err != nil || len(batch) != 2 {
+			t.Fatalf("RenewLeases: %+v, %v", batch, err)
+		}
+		for _, row := range batch {
+			if of := row.Token == l.Token(); row.Renewed != of || row.Current != of {
+				t.Errorf("of the term of %d, where that of %d is current: renewed %t, current %t", row.Token, l.Token(), row.Renewed, row.Current)
+			}
+		}
+		lossOf(t, lost, pglease.LossGone)
+		if err := l.Renew(testContext(t)); err != nil {
+			t.Errorf("the term that is current: %v", err)
+		}
+		mustRelease(t, l)
+	})
+}

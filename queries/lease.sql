@@ -158,7 +158,7 @@ WITH due AS MATERIALIZED (
         heartbeat_at = clock.at
     FROM locked, clock
     WHERE l.task_name = locked.task_name
-    RETURNING l.task_name, l.expires_at
+    RETURNING l.task_name, l.token, l.expires_at
 )
 SELECT
     due.name::text AS name,
@@ -168,7 +168,7 @@ SELECT
     COALESCE(renewed.expires_at, timestamptz '0001-01-01 00:00:00+00')::timestamptz AS expires_at,
     COALESCE(pg_catalog.pg_current_xact_id_if_assigned()::text, '')::text AS xid
 FROM due
-LEFT JOIN renewed ON renewed.task_name = due.name
+LEFT JOIN renewed ON renewed.task_name = due.name AND renewed.token = due.token -- two terms of a name may be due, one of them lost
 LEFT JOIN pglease_leases AS seen ON
     seen.task_name = due.name
     AND seen.owner_id = @owner::text
