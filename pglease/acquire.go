@@ -12,7 +12,8 @@ import (
 	"github.com/pglease/pglease-go/pglease/internal/trust"
 )
 
-// TryAcquire makes one attempt to acquire the lease of name, and does not wait for its holder.
+// TryAcquire makes one attempt to acquire the lease of name, and does not wait for its holder. (With hybrid, if the holder's session has just ended,
+// it waits for as long as that holder promised to need to hear of it, see WithTakeoverDelay, and takes the lease.)
 //
 // If somebody holds it, the error is a *HeldError (errors.Is ErrHeld); leases are not re-entrant, so that somebody may be this
 // client. A failure of the database is a *BackendError, a missing table ErrNoSchema, a bad name ErrInvalidName; none of

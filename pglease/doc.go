@@ -93,7 +93,8 @@
 // synchronous_commit=off; [Client.ForceRelease] and an operator's edits (the old holder learns at its next heartbeat; CheckTx
 // refuses at once); Python workers whose clock differs from the server's by more than the margin.
 //
-// A lease costs two round trips and two flushes to disk: it is for work that takes longer than that. Names are compared byte
+// A lease costs two round trips and two flushes to disk (the first of a hybrid client some 25 statements more, see [New]): it is for work that
+// takes longer than that. Names are compared byte
 // for byte. Leases exist per database and search_path; in hybrid the advisory key is the database's, so a name that is
 // held in one schema cannot be had in another meanwhile. A context without a deadline waits as long as the pool does, or 5 s after a
 // statement that had no answer in time. A given

@@ -110,7 +110,7 @@ type doOption func(*doOptions)
 func (f doOption) applyDo(o *doOptions) { f(o) }
 func (f doOption) applyGo(o *goOptions) { f(&o.doOptions) }
 
-// WithTTL sets how long the server keeps a lease that is not renewed. Default DefaultTTL. A short one is handed over
+// WithTTL sets how long the server keeps a lease that is not renewed, 1 ms to 10 years. Default DefaultTTL. A short one is handed over
 // sooner after a crash, a long one survives a longer outage of the database.
 func WithTTL(d time.Duration) SharedOption {
 	return sharedOption(func(o *leaseOptions) { o.ttl = &d })
@@ -203,8 +203,8 @@ func WithSessionCheck(d time.Duration) Option {
 	})
 }
 
-// WithTakeoverDelay sets within which time a hybrid holder promises to notice that its session has ended; a successor waits for
-// at least so long before it takes the lease of a dead session. Default 100 ms with pgx, the session check and 100 ms with
+// WithTakeoverDelay sets within which time a hybrid holder promises, in its row, to notice that its session has ended; a successor waits for
+// at least so long, whatever its own option, before it takes the lease of a dead session. Default 100 ms with pgx, the session check and 100 ms with
 // other drivers. 0 is for holders that only their own death can part from their session; the TTL rules early takeover out.
 func WithTakeoverDelay(d time.Duration) Option {
 	return clientOption(func(o *clientOptions) {

@@ -15,7 +15,7 @@ SELECT
     COALESCE(l.metadata::text, '')::text AS metadata,
     pg_catalog.clock_timestamp()::timestamptz AS observed_at,
     COALESCE(a.pid, 0)::integer AS session_pid,
-    COALESCE(a.client_addr::text, '')::text AS session_client,
+    COALESCE(pg_catalog.host(a.client_addr), '')::text AS session_client,
     COALESCE(a.application_name, '')::text AS session_application
 FROM pglease_leases AS l
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON
@@ -37,7 +37,7 @@ SELECT
     COALESCE(l.metadata::text, '')::text AS metadata,
     pg_catalog.clock_timestamp()::timestamptz AS observed_at,
     COALESCE(a.pid, 0)::integer AS session_pid,
-    COALESCE(a.client_addr::text, '')::text AS session_client,
+    COALESCE(pg_catalog.host(a.client_addr), '')::text AS session_client,
     COALESCE(a.application_name, '')::text AS session_application
 FROM pglease_leases AS l
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON

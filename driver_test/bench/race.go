@@ -42,7 +42,7 @@ func leave(entries []*entry) (err error) {
 }
 
 func (m *meter) acquire(n int) (err error) {
-	bars := map[string]string{"pglease table, pgx": "0.90", "pglease table, lib/pq": "0.75", "pglease hybrid, pgx": "0.80", "pglease hybrid, lib/pq": "0.60"}
+	bars := map[string]float64{"pglease table, pgx": 0.90, "pglease table, lib/pq": 0.75, "pglease hybrid, pgx": 0.80, "pglease hybrid, lib/pq": 0.60}
 	entries, err := m.enter(false)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (m *meter) acquire(n int) (err error) {
 }
 
 func (m *meter) try() (err error) {
-	bars := map[string]string{"pglease table, pgx": "0.80", "pglease table, lib/pq": "0.80", "pglease hybrid, pgx": "0.80", "pglease hybrid, lib/pq": "0.80"}
+	bars := map[string]float64{"pglease table, pgx": 0.80, "pglease table, lib/pq": 0.80, "pglease hybrid, pgx": 0.80, "pglease hybrid, lib/pq": 0.80}
 	entries, err := m.enter(false)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (m *meter) try() (err error) {
 // race lets all entries run in each round, one after the other, and starts each round with another one, so that whatever else the
 // machine does strikes all alike. Rounds are short and many for the same reason. The ratio to the floor is taken within a round.
 // A round before the first is not counted.
-func (m *meter) race(entries []*entry, n int, bars map[string]string, why func(*entry) string, op func(*entry) func(context.Context, int) error) error {
+func (m *meter) race(entries []*entry, n int, bars map[string]float64, why func(*entry) string, op func(*entry) func(context.Context, int) error) error {
 	var running []*entry
 	for _, e := range entries {
 		if why(e) == "" {
@@ -110,9 +110,14 @@ func (m *meter) race(entries []*entry, n int, bars map[string]string, why func(*
 		for i := range ratios {
 			ratios[i] = e.rates[i] / floors[driver][i]
 		}
-		bar := bars[e.name+", "+driver]
-		if bar != "" {
-			bar = ">= " + bar
+		bar := ""
+		if least := bars[e.name+", "+driver]; least > 0 {
+			bar = fmt.Sprintf(">= %.2f: ", least)
+			if quantile(ratios, 0.5) < least {
+				bar += "missed"
+			} else {
+				bar += "met"
+			}
 		}
 		fmt.Printf("| %s | %s | %.0f | %.0f-%.0f | %.2f | %.2f-%.2f | %s |\n", e.name, driver,
 			quantile(e.rates, 0.5), quantile(e.rates, 0.25), quantile(e.rates, 0.75), quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75), bar)

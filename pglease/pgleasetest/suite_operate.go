@@ -18,6 +18,7 @@ var wholeStorePromises = []promise{
 var operatePromises = []promise{
 	{"ForceRelease ends a term and tells its holder", forceRelease},
 	{"ForceRelease with IfToken refuses another term", forceReleaseIfToken},
+	{"a fenced term is lost though its client has the name again", fencedAndTakenAgain},
 	{"Get shows held, released and expired rows in UTC C3", get},
 	{"List filters by prefix, limit and expiry, in byte order", list},
 	{"Info tells a silent holder", silentHolder},
@@ -133,6 +134,21 @@ func forceReleaseIfToken(t *testing.T, s *suite) {
 	mustBeLost(t, "Renew", l.Renew(patient(t)), l)
 	_, err := operator.ForceRelease(patient(t), s.name(t), pglease.IfToken(1))
 	mustBe(t, "ForceRelease with IfToken without a row", err, pglease.ErrNotFound)
+}
+
+func fencedAndTakenAgain(t *testing.T, s *suite) {
+	name := s.name(t)
+	c := s.client(t, pglease.WithHeartbeatInterval(300*time.Millisecond))
+	l := try(t, c, name)
+	if _, err := s.client(t).ForceRelease(patient(t), name); err != nil {
+		t.Fatal(err)
+	}
+	next := acquire(t, c, name)
+	await(t, "Done of the fenced lease", l.Done())
+	mustBeLost(t, "Err of the fenced lease", l.Err(), l)
+	if err := next.Renew(patient(t)); err != nil {
+		t.Errorf("the successor: %v", err)
+	}
 }
 
 func get(t *testing.T, s *suite) {
