@@ -13,7 +13,8 @@ import (
 )
 
 // TryAcquire makes one attempt to acquire the lease of name, and does not wait for its holder. (With hybrid, if the holder's session has just ended,
-// it waits for as long as that holder promised to need to hear of it, see WithTakeoverDelay, and takes the lease.)
+// it waits for as long as that holder promised to need to hear of it, see WithTakeoverDelay, and takes the lease; and half a second at the most for
+// the session of a holder that hangs, which it has ended.)
 //
 // If somebody holds it, the error is a *HeldError (errors.Is ErrHeld); leases are not re-entrant, so that somebody may be this
 // client. A failure of the database is a *BackendError, a missing table ErrNoSchema, a bad name ErrInvalidName; none of
@@ -114,12 +115,16 @@ func (c *Client) undo(r Request, g Grant, err error) {
 	}
 	c.inBackground(func(ctx context.Context) {
 		begun := time.Now()
+		name := r.Name
+		if err == nil {
+			name = g.Term.Name // of several
+		}
 		undone, undoErr := false, error(nil)
 		for n := 1; n <= 3 && !undone; n++ {
 			if n > 1 && !pause(ctx, backoff.Exponential(n, 100*time.Millisecond, time.Second)) {
 				break
 			}
-			undone, undoErr = call(ctx, c, "withdraw", Zombie{Name: r.Name, Token: g.Term.Token, Kind: ZombieCall},
+			undone, undoErr = call(ctx, c, "withdraw", Zombie{Name: name, Token: g.Term.Token, Kind: ZombieCall},
 				func(ctx context.Context) (bool, error) {
 					if err == nil {
 						err := c.backend.Release(ctx, g.Term, 0)
@@ -137,8 +142,8 @@ func (c *Client) undo(r Request, g Grant, err error) {
 			}
 		}
 		if undone || undoErr != nil {
-			c.observe(ctx, Event{Kind: EventWithdraw, Name: r.Name, Token: g.Term.Token, Start: begun, Err: undoErr})
-			c.log.Debug("grant that nobody waits for taken back", zap.String("name", r.Name), zap.Bool("done", undone), zap.Error(undoErr))
+			c.observe(ctx, Event{Kind: EventWithdraw, Name: name, Token: g.Term.Token, Start: begun, Err: undoErr})
+			c.log.Debug("grant that nobody waits for taken back", zap.String("name", name), zap.Bool("done", undone), zap.Error(undoErr))
 		}
 	})
 }

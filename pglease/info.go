@@ -25,7 +25,7 @@ type Info struct {
 	HeartbeatAt time.Time         // the last renewal; of a released row, the end of its minimum hold
 	ObservedAt  time.Time         // when the server read the row
 	Mode        Mode              // of a released row, ModeTable
-	Metadata    map[string]string // who holds it: pid, host, program, version and what WithMetadata added; nil of a Python worker's row, and may be otherwise
+	Metadata    map[string]string // who holds it: pid, host, program, version and what WithMetadata added; nil, as a rule, of a Python worker's row, and may be otherwise
 	Session     *Session          // of a hybrid holder, if the server lists it; only from Get and List
 }
 

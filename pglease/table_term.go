@@ -3,7 +3,6 @@ package pglease
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/pglease/pglease-go/db"
@@ -109,9 +108,9 @@ func (t *tableBackend) released(ctx context.Context, term Term, failure error) e
 	switch {
 	case err == nil && row.Token == term.Token && row.Owner == term.Owner && !row.HeartbeatAt.Before(row.ExpiresAt):
 		return nil // only a release makes a row look so
-	case err == nil || errors.Is(err, ErrNotFound):
+	case err == nil && row.Token == term.Token:
 		return ErrLost
-	default:
+	default: // a successor's row, or none, does not tell whether it was released first
 		return t.fault(ctx, "release", failure)
 	}
 }

@@ -69,6 +69,9 @@ func (c *Client) wait(ctx context.Context, names []string, config leaseConfig) (
 		delay := backoff.Stretch(config.poll)
 		var held *HeldError
 		switch {
+		case err == nil && len(names) > 1:
+			c.plan(ln, 0, nil) // another of them may be free
+			return l, nil
 		case err == nil:
 			// For the next in line: it is this client that holds it now.
 			c.plan(ln, delay, &HeldError{Info: Info{

@@ -8,6 +8,6 @@
 //
 // gocron asks before a run and says when the run has ended; it has no way to be told of a loss in between, so it neither
 // ends the context of the job nor reports anything. The job goes on, and another process may begin the same one. A job for
-// which that matters looks at its lease itself: [Locker.Lease] and [Elector.Lease] return it, and its Context ends with it,
+// which that matters looks at its lease itself: [Locker.Lease] and [Elector.Lease] return it, once, when the job begins, and its Context ends with it,
 // its Done closes, and its CheckTx guards writes to the same PostgreSQL.
 package pgleasegocron

@@ -60,7 +60,7 @@ func (e *Elector) IsLeader(context.Context) error {
 	return ErrNotLeader
 }
 
-// Lease returns the lease while this process leads, or nil.
+// Lease returns the lease while this process leads, or nil. A job keeps the one that it began with: after a loss there may be another.
 func (e *Elector) Lease() *pglease.Lease { return e.task.Lease() }
 
 // Stop resigns: it ends the campaign, releases the lease if it is held, and waits for that until ctx ends. It returns ctx's error

@@ -49,7 +49,7 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 }
 
 // Lease returns the lease under which a job named key runs in this process, or nil if none does, or the lease is lost. To be
-// called by the job: afterwards it may be the lease of the next run.
+// called by the job once, when it begins: later, and after a loss, it may be the lease of another run.
 func (l *Locker) Lease(key string) *pglease.Lease {
 	l.mu.Lock()
 	lease := l.leases[key]

@@ -88,9 +88,13 @@ func (f *facts) judgeKeepalives() finding {
 	case user > 0 && user < 10*time.Second:
 		return finding{"keepalives", severityWarning, fmt.Sprintf("tcp_user_timeout is %v: a short hiccup of the network ends sessions", user),
 			"ALTER SYSTEM SET tcp_user_timeout = '30s'"}
-	case seconds == 0 || seconds > 600:
+	case seconds <= 0 || seconds > 600:
+		idle := "hours"
+		if seconds > 0 {
+			idle = short(time.Duration(seconds) * time.Second)
+		}
 		return finding{"keepalives", severityNotice,
-			fmt.Sprintf("a machine that vanishes keeps its sessions, and what they lock, for %s (tcp_keepalives_idle); hybrid sets its own", short(time.Duration(seconds)*time.Second)),
+			fmt.Sprintf("a machine that vanishes keeps its sessions, and what they lock, for %s (tcp_keepalives_idle); hybrid sets its own", idle),
 			"ALTER SYSTEM SET tcp_keepalives_idle = 60, and tcp_keepalives_interval = 10"}
 	}
 	return finding{Check: "keepalives", Severity: severityOK, Finding: fmt.Sprintf("the server looks after silent clients after %d s", seconds)}

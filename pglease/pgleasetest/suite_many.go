@@ -15,6 +15,7 @@ import (
 var manyPromises = []promise{
 	{"one free name of many is claimed, and held is the answer if there is none", tryAny},
 	{"whoever waits for any name gets the one that becomes free", waitAny},
+	{"whoever waits for any name does not wait for one that was given to another", waitAnyInLine},
 	{"all names or none", acquireAll},
 	{"overlapping sets in any order never deadlock H7", overlap},
 	{"Go runs in the background, stops, and campaigns", background},
@@ -64,6 +65,30 @@ func tryAny(t *testing.T, s *suite) {
 	for _, wrong := range [][]string{nil, {}, {prefix, ""}, {"\xff"}} {
 		_, err := a.TryAcquireAny(patient(t), wrong)
 		mustBe(t, "TryAcquireAny", err, pglease.ErrInvalidName)
+	}
+}
+
+func waitAnyInLine(t *testing.T, s *suite) {
+	prefix := s.name(t)
+	names := []string{prefix + "a", prefix + "b", prefix + "c"}
+	c := s.client(t, pglease.WithPollInterval(time.Hour))
+	result := make(chan acquired, len(names))
+	for range names {
+		go func() {
+			l, err := c.AcquireAny(patient(t), names)
+			result <- acquired{l, err}
+		}()
+	}
+	got := make(map[string]bool)
+	for range names {
+		r := await(t, "a waiter's lease", result)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		got[r.lease.Name()] = true
+	}
+	if len(got) != len(names) {
+		t.Errorf("%d waiters got %v", len(names), got)
 	}
 }
 

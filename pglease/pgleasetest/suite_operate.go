@@ -138,7 +138,7 @@ func forceReleaseIfToken(t *testing.T, s *suite) {
 
 func fencedAndTakenAgain(t *testing.T, s *suite) {
 	name := s.name(t)
-	c := s.client(t, pglease.WithHeartbeatInterval(300*time.Millisecond))
+	c := s.client(t, pglease.WithHeartbeatInterval(time.Second)) // so that both terms are in one heartbeat
 	l := try(t, c, name)
 	if _, err := s.client(t).ForceRelease(patient(t), name); err != nil {
 		t.Fatal(err)
