@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pglease/pglease-go/pglease"
@@ -30,35 +29,6 @@ func TestAReleaseThatIsAnsweredTooLateIsARelease(t *testing.T) {
 		took(t, "Release", start, 6*time.Second)
 		if n := len(server.Sent("ReleaseLease")); n != 2 {
 			t.Errorf("sent %d times, want 2", n)
-		}
-	})
-}
-
-// A successor's row does not tell whether the term was released before it or had ended: that is not known to be a loss.
-func TestAReleaseIsNoLossBecauseThereIsASuccessor(t *testing.T) {
-	bubble(t, func(t *testing.T, server *fakedb.Server, db *sql.DB) {
-		l := acquire(t, open(t, db), t.Name())
-		other := open(t, db)
-		server.After(only("ReleaseLease", func(ctx context.Context, st fakedb.Statement) error {
-			if st.N == 1 {
-				return fakedb.Obey(ctx) // for 5 s: time for the successor
-			}
-			return nil
-		}))
-		next := make(chan *pglease.Lease, 1)
-		go func() {
-			l, err := other.Acquire(t.Context(), t.Name())
-			if err != nil {
-				t.Error(err)
-			}
-			next <- l
-		}()
-		synctest.Wait()
-		if err := l.Release(t.Context()); err == nil || errors.Is(err, pglease.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
-		if err := (<-next).Renew(t.Context()); err != nil {
-			t.Errorf("the successor: %v", err)
 		}
 	})
 }

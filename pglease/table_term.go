@@ -3,6 +3,7 @@ package pglease
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/pglease/pglease-go/db"
@@ -108,9 +109,9 @@ func (t *tableBackend) released(ctx context.Context, term Term, failure error) e
 	switch {
 	case err == nil && row.Token == term.Token && row.Owner == term.Owner && !row.HeartbeatAt.Before(row.ExpiresAt):
 		return nil // only a release makes a row look so
-	case err == nil && row.Token == term.Token:
+	case err == nil || errors.Is(err, ErrNotFound):
 		return ErrLost
-	default: // a successor's row, or none, does not tell whether it was released first
+	default:
 		return t.fault(ctx, "release", failure)
 	}
 }
